@@ -33,6 +33,7 @@ BACKEND_LAYERS = [
     "inductor.random",
     "inductor.program",
     "inductor.prebuilt", "inductor.private_files", "inductor.serialize", "inductor.toolchain",
+    "inductor.source_parts",
     "inductor.folders", "inductor.kept_files", "inductor.kept_choices",
     "inductor.processor", "inductor.codegen.cpp.libraries", "inductor.machine_costs", "inductor.target_info",
     "inductor.gpu_info",

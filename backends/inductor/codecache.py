@@ -32,6 +32,7 @@ from dynamo_lite.backends.inductor import folders, prebuilt, private_files, tool
 from dynamo_lite.backends.inductor.kept_files import content
 from dynamo_lite.backends.inductor.processor import cpu_features as cpu_features
 from dynamo_lite.backends.inductor.processor import simd as simd
+from dynamo_lite.backends.inductor.source_parts import parts_of
 
 T = TypeVar("T")
 
@@ -135,9 +136,13 @@ def _pool() -> ThreadPoolExecutor:
     global _workers
     with _lock:
         if _workers is None:
-            count = config.num_compile_workers or os.cpu_count() or 1
-            _workers = ThreadPoolExecutor(count, thread_name_prefix="dynamo_lite_build")
+            _workers = ThreadPoolExecutor(_side_by_side(), thread_name_prefix="dynamo_lite_build")
         return _workers
+
+
+def _side_by_side() -> int:
+    """How many compilers may run at a time."""
+    return config.num_compile_workers or os.cpu_count() or 1
 
 
 def _is_kept(path: Path, again: bool = False) -> bool:
@@ -171,7 +176,7 @@ def _built(command: tuple[str, ...], flags: Sequence[str], source: str, key: str
 
 
 def _build(command: tuple[str, ...], flags: Sequence[str], source: str, path: Path) -> None:
-    """Compiles in a folder beside ``path``, then moves the finished file there."""
+    """Compiles in a folder beside ``path``, in parts side by side if it is long, then moves the finished file there."""
     source_path = path.with_suffix(".cpp")
     private_files.write(str(source_path), source.encode("utf-8", "surrogatepass"))
     scratch = tempfile.mkdtemp(prefix="build", suffix=".tmp", dir=path.parent)
@@ -179,7 +184,9 @@ def _build(command: tuple[str, ...], flags: Sequence[str], source: str, path: Pa
         os.chmod(scratch, 0o700)  # the umask may have taken rights
         made = os.path.join(scratch, "library.so")
         with log.phase("cpp_compile"):
-            toolchain.run([*command, *flags, "-o", made, str(source_path)], source_path, scratch)
+            parts = parts_of(source, _side_by_side())
+            objects = _objects(command, flags, parts, source_path, scratch) if len(parts) > 1 else (str(source_path),)
+            toolchain.run([*command, *flags, "-o", made, *objects], source_path, scratch)
         try:
             body = private_files.read(made)
         except FileNotFoundError:
@@ -189,6 +196,20 @@ def _build(command: tuple[str, ...], flags: Sequence[str], source: str, path: Pa
         private_files.write(str(path), body + private_files.seal(path.name, body, folders.secret()), 0o700)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _objects(
+    command: tuple[str, ...], flags: Sequence[str], parts: Sequence[str], source_path: Path, scratch: str
+) -> list[str]:
+    """The parts of a source, compiled side by side into files in ``scratch``."""
+    commands, made = [], []
+    for at, part in enumerate(parts):
+        path = os.path.join(scratch, f"part{at}.cpp")
+        private_files.write(path, part.encode("utf-8", "surrogatepass"))
+        made.append(os.path.join(scratch, f"part{at}.o"))
+        commands.append([*command, *flags, "-c", "-o", made[-1], path])
+    toolchain.run_all(commands, source_path, scratch)
+    return made
 
 
 @contextlib.contextmanager

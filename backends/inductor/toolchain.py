@@ -13,6 +13,8 @@ import shlex
 import shutil
 import signal
 import subprocess
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from dynamo_lite import config, exc
@@ -84,36 +86,49 @@ def run(command: list[str], source: Path, scratch: str) -> None:
         exc.CacheError: it rejects the source.
         OSError: there is no room for what it writes.
     """
+    run_all([command], source, scratch)
+
+
+def run_all(commands: Sequence[list[str]], source: Path, scratch: str) -> None:
+    """Commands of one compiler side by side; arguments and errors are ``run``'s. The first that fails ends the rest."""
+    limit = config.cpp_compiler_timeout or None
+    compiler = commands[0][0]
+    if (compiler, limit) in _hanging:
+        raise _too_slow(compiler, limit)
+    until = time.monotonic() + (limit or 0)
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        for at, command in enumerate(commands):
+            running.append(_started(command, os.path.join(scratch, f"messages{at}"), scratch))
+        for at, (command, process) in enumerate(zip(commands, running)):
+            code = process.wait(None if limit is None else max(0.0, until - time.monotonic()))
+            if code != 0:
+                with open(os.path.join(scratch, f"messages{at}"), encoding="utf-8", errors="replace") as messages:
+                    raise _failure(command, source, code, messages.read(_SHOWN))
+            _worked.add(compiler)
+    except subprocess.TimeoutExpired:
+        if compiler not in _worked:
+            _hanging.add((compiler, limit))
+        raise _too_slow(compiler, limit) from None
+    finally:
+        for process in running:
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def _started(command: list[str], said: str, scratch: str) -> subprocess.Popen[bytes]:
     # Messages in one language, as they are looked into; its files for no other user, whatever the umask.
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": scratch}
-    said = os.path.join(scratch, "messages")
-    limit = config.cpp_compiler_timeout or None
-    if (command[0], limit) in _hanging:
-        raise _too_slow(command[0], limit)
     with open(said, "wb") as messages:
         try:
             # Into a file, since who reads a pipe waits for all that hold its other end.
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages, env=environment,
                 umask=0o077, start_new_session=True)
         except (OSError, subprocess.SubprocessError) as error:
             raise exc.CompilerMissing(command[0], str(error)) from error
-    try:
-        code = process.wait(limit)
-    except BaseException as error:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        if not isinstance(error, subprocess.TimeoutExpired):
-            raise
-        if command[0] not in _worked:
-            _hanging.add((command[0], limit))
-        raise _too_slow(command[0], limit) from None
-    if code == 0:
-        _worked.add(command[0])
-    else:
-        with open(said, encoding="utf-8", errors="replace") as messages_again:
-            raise _failure(command, source, code, messages_again.read(_SHOWN))
 
 
 def _failure(command: list[str], source: Path, code: int, text: str) -> Exception:

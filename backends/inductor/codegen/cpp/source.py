@@ -17,6 +17,7 @@ from dynamo_lite.backends.inductor.codegen.cpp.libraries import library_header, 
 from dynamo_lite.backends.inductor.codegen.cpp.sharing import share
 from dynamo_lite.backends.inductor.codegen.cpp.text import MARK, header
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
+from dynamo_lite.backends.inductor.source_parts import MARK as PART_MARK
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 _SYMBOL = "KERNEL_NAME"
@@ -44,8 +45,8 @@ def write_source(kernels: Sequence[Kernel], info: TargetInfo) -> tuple[str, list
         parts.append(library_header(info.simd))
     parts.append(declarations(functions, info.simd, uses(names, functions) <= MOST_IN_LINE))
     for text, name in zip(share(list(names)), names.values()):
-        parts.append("\n" + comment(list(comments[name]), MARK) + text.replace(_SYMBOL, name))
-    return "".join(parts), symbols
+        parts.append(PART_MARK + "\n" + comment(list(comments[name]), MARK) + text.replace(_SYMBOL, name))
+    return "".join((*parts, PART_MARK)), symbols
 
 
 def write_libraries(kernels: Sequence[Kernel], simd: str) -> tuple[str, ...]:

@@ -39,11 +39,15 @@ struct SeenByWork {
 struct Pause {
     i64 until, tries, lost, saved;
 };
+// The loader has all libraries of the process share one. A library that is compiled in parts has it in the first.
+#ifdef LATER_PART
+extern "C" __attribute__((visibility("protected"))) Pause* dynamo_lite_pause;
+#else
 static Pause own_pause;
-// The loader has all libraries of the process share one.
 extern "C" {
 __attribute__((visibility("protected"), used)) Pause* dynamo_lite_pause = &own_pause;
 }
+#endif
 INLINE i64 seen(const i64& x) { return __atomic_load_n(&x, __ATOMIC_RELAXED); }
 INLINE void see(i64& x, i64 value) { __atomic_store_n(&x, value, __ATOMIC_RELAXED); }
 INLINE i64 lesser(i64 before, i64 took) { return before && before + before / 16 < took ? before + before / 16 : took; }
