@@ -187,8 +187,8 @@ chunked_loss: bool = _option(
     True, "compute the cross-entropy of a linear layer's results some rows at a time where that halves the memory that "
     "logits and their gradients take; gradients are computed with the loss then, whether a backward pass follows or "
     "not")
-num_compile_workers: int = _option(0, "C++ files, or parts of a long one, compiled side by side; 0: as many as there are processors",
-                                   minimum=0)
+num_compile_workers: int = _option(
+    0, "C++ files, or parts of a long one, compiled side by side; 0: as many as there are processors", minimum=0)
 cpp_compiler_timeout: int = _option(
     300, "seconds that the C++ compiler may take for one file before it is stopped; 0: as many as it likes", minimum=0)
 cache_dir: str = _option(

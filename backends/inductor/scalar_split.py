@@ -172,7 +172,7 @@ def _check(gm: GraphModule, cut: bool) -> None:
         if node.op.startswith("call_") and value is None and node.target is not operator.setitem:
             raise CannotCut(f"{_name(node)} changes torch's state")
         changes |= bool(node.meta.get("impure")) and bool(node.all_input_nodes)
-        trains |= isinstance(value, torch.Tensor) and value.requires_grad
+        trains |= node.op != "placeholder" and isinstance(value, torch.Tensor) and value.requires_grad
     if changes and trains:
         raise CannotCut("it changes tensors in place under autograd")
 

@@ -65,7 +65,7 @@ def dispatch(mode: Any, static: Any, run: Callable[[], Any], func: Any, args: An
     env = mode.env
     fixed, outer, env.operator = len(env.fixed), env.operator, env.operator or str(func)
     try:
-        result = _with_symbols(mode, expected, run, func, args, kwargs)
+        result = _with_symbols(mode, static, expected, run, func, args, kwargs)
         _check_ones(mode, static, result, func, args, kwargs)
         if key is not None:
             symbolic_cache.remember(mode, key, func, args, result)
@@ -76,7 +76,9 @@ def dispatch(mode: Any, static: Any, run: Callable[[], Any], func: Any, args: An
             log.artifact("fallbacks").info("the graph is for these sizes alone, because of %s", env.fixed[-1])
 
 
-def _with_symbols(mode: Any, expected: Any, run: Callable[[], Any], func: Any, args: Any, kwargs: Any) -> Any:
+def _with_symbols(
+    mode: Any, static: Any, expected: Any, run: Callable[[], Any], func: Any, args: Any, kwargs: Any
+) -> Any:
     """The operator's result, given what it gives or raises without symbols."""
     try:
         with torch_questions.scope(symbols=True):
@@ -89,7 +91,7 @@ def _with_symbols(mode: Any, expected: Any, run: Callable[[], Any], func: Any, a
         result, reason = None, f"for sizes that change, torch raises {_first_line(error)}"
     else:
         if isinstance(expected, Exception) or not _agree(result, expected):
-            laid_out = _laid_out(mode, func, args, result, expected)
+            laid_out = _laid_out(mode, static, func, args, kwargs, result, expected)
             if laid_out is not None:
                 return laid_out
             reason = "for sizes that change, torch says something else of its result"
@@ -186,7 +188,7 @@ def _is_same(a: Any, b: Any) -> bool:
         and (a.layout is not torch.strided or all(hint_of(n) == m for n, m in zip(a.stride(), b.stride()))))
 
 
-def _laid_out(mode: Any, func: Any, args: Any, result: Any, expected: Any) -> Any:
+def _laid_out(mode: Any, static: Any, func: Any, args: Any, kwargs: Any, result: Any, expected: Any) -> Any:
     """The symbolic result with eager's strides, where torch's rule has others for dimensions of one element; None: that
     is not all, or it is not known how the strides depend on the symbols."""
     if not isinstance(result, torch.Tensor) or not isinstance(expected, torch.Tensor) or func._schema.is_mutable:
@@ -197,6 +199,8 @@ def _laid_out(mode: Any, func: Any, args: Any, result: Any, expected: Any) -> An
     strides = _strides(result, expected)
     if strides is None and func in stride_rules.VIEWS:
         strides = stride_rules.view_strides(args[0].shape, args[0].stride(), result.shape)
+    if strides is None:
+        strides = _in_order(mode, static, func, args, kwargs, result, expected)
     if strides is None or tuple(map(hint_of, strides)) != expected.stride():
         return None
     with mode:
@@ -217,6 +221,30 @@ def _strides(result: torch.Tensor, expected: torch.Tensor) -> Sequence[Any] | No
             return None
         dense = dense * size
     return tuple(reversed(found))
+
+
+def _in_order(
+    mode: Any, static: Any, func: Any, args: Any, kwargs: Any, result: torch.Tensor, expected: torch.Tensor
+) -> Sequence[Any] | None:
+    """The strides of a result without gaps whose dimensions lie in the order of eager's strides, if they do so with
+    other values of the symbols too; one element's place may depend on the operands' strides."""
+    strides: list[Any] = [1] * result.dim()
+    dense: Any = 1
+    for dim in sorted(range(result.dim()), key=lambda d: (expected.stride(d), expected.shape[d] != 1)):
+        strides[dim] = dense
+        dense = dense * result.shape[dim]
+    if tuple(map(hint_of, strides)) != expected.stride():
+        return None
+    env: Environment = mode.env
+    exprs = [n.node.expr for n in _numbers((args, kwargs)) if is_symbolic(n) and isinstance(n.node, IntNode)]
+    values = env.another_call({symbol for x in exprs for symbol in ints.symbols_of(x)})
+    if values is None:
+        return None
+    with env.instead(values):
+        other = _without_symbols(static, func, args, kwargs)
+        same = isinstance(other, torch.Tensor) and (
+            tuple(map(hint_of, result.shape)), tuple(map(hint_of, strides))) == (tuple(other.shape), other.stride())
+    return strides if same else None
 
 
 def _numbers(value: Any) -> Iterator[Any]:

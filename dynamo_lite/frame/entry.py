@@ -53,7 +53,8 @@ def make_entry(
     _log_entry(frame, guards, guarded, program)
     written = graph.module.meta.get("generated_code", ()) if graph.module is not None else None
     record = EntryRecord(guards, texts, written, log.current_frame(), request.dynamic,
-                         output.effects.changed_names(), {**request.readers, **output.value_guards.learned})
+                         output.effects.changed_names(), {**request.readers, **output.value_guards.learned},
+                         output.symbols.on_a_border())
     if settings.on_entry is not None:
         settings.on_entry(record)
     on_elements = any(guard.kind == "tensor_data" for guard in guards)

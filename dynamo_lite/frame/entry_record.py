@@ -25,6 +25,7 @@ class EntryRecord:
         self, guards: list[Guard], texts: Sequence[str], sources: Sequence[str] | None, frame_id: str,
         dynamic: frozenset[Any] = frozenset(), changed: Sequence[str] = (),
         readers: Mapping[Any, frozenset[types.CodeType]] | None = None,
+        on_a_border: bool = False,
     ) -> None:
         self.guards = guards
         self.texts = texts
@@ -36,6 +37,8 @@ class EntryRecord:
         # What its guards say by path, once it has been asked for; and whether another entry fits all its calls.
         self.facts: GuardFacts | None = None
         self.covered = False
+        # Whether it is for one value of a number that two comparisons have singled out.
+        self.on_a_border = on_a_border
 
 
 def plain_entry(

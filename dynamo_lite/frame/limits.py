@@ -1,7 +1,8 @@
 """How many of a function's entries count against config.recompile_limit.
 
 Not those whose calls all fit another entry: what was compiled for one size, before it was a symbol, is no reason to
-give up. They are kept, as they may be faster.
+give up. They are kept, as they may be faster. Nor those for the border between two others, of which a program has
+as many as comparisons.
 
 Invariant: a function has at most twice as many entries as the limit says.
 """
@@ -23,7 +24,7 @@ def counted_entries(frame: Frame) -> int:
             entry.extra.covered = any(
                 other is not entry and not other.extra.covered and covers(_facts(other), _facts(entry))
                 for other in entries)
-    counted = sum(not entry.extra.covered for entry in entries)
+    counted = sum(not (entry.extra.covered or entry.extra.on_a_border) for entry in entries)
     return int(max(counted, len(entries) - limit))
 
 

@@ -59,6 +59,15 @@ class TraceSymbols:
             self._env = self._make_env()
         return self._env
 
+    def on_a_border(self) -> bool:
+        """Whether comparisons leave one value to a symbol, and nothing has asked for the value as such: the trace is
+        for the border between two others, where a window is just full."""
+        if self._env is None:
+            return False
+        asked = {s for d in self._env.decisions if d.condition.op == "==" for s in ints.symbols_of(d.condition.expr)}
+        limits = (self._env.limits(symbol) for symbol in self.sources if symbol not in asked)
+        return any(low == high for low, high in limits)
+
     def enter(self, tx: Tracer) -> None:
         """Decisions are from now on those of the program that this tracer follows."""
         self.env.place = lambda: _place(tx)

@@ -200,6 +200,16 @@ class Environment:
                 return values
         return None
 
+    def another_call(self, symbols: Iterable[Sym]) -> dict[Sym, int] | None:
+        """Values for symbols, all of them others, in another call that the trace is for; None: there is none of a few
+        that were tried."""
+        hints = {symbol: self.hints[symbol] for symbol in symbols}
+        for more in (1, 2, 7, -1):
+            values = {symbol: hint + more for symbol, hint in hints.items()}
+            if self._admits(values):
+                return values
+        return None
+
     def _admits(self, values: dict[Sym, int]) -> bool:
         """Whether a call in which symbols have these values is one that the trace is for, as far as is decided."""
         if any(not low <= values[s] <= high for s in values for low, high in [self._limits.get(s, (1, HIGHEST))]):
@@ -541,7 +551,7 @@ class Environment:
                 self._limits[other] = max(a, c), min(b, d)
 
     def _narrow(self, true: Relation) -> None:
-        """From ``k*s + c >= 0`` or ``!= 0``: the limits of the symbol."""
+        """From ``k*s + c >= 0`` or ``!= 0``: the limits of the symbol, which is a number where they leave one."""
         if len(true.expr.terms) != 1:
             return
         ((monomial, k),) = true.expr.terms.items()
@@ -558,6 +568,8 @@ class Environment:
             low += low == -c // k
             high -= high == -c // k
         self._limits[symbol] = low, high
+        if low == high and symbol not in self._same:
+            self._becomes(symbol, int(low))
 
 
 def _plus(a: float, b: float) -> float:

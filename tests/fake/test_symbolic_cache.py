@@ -30,9 +30,9 @@ def test_layers_are_run_once(monkeypatch):
     ran: Counter[str] = Counter()
     whole = symbolic._with_symbols
 
-    def counted(mode, expected, run, func, args, kwargs):
+    def counted(mode, static, expected, run, func, args, kwargs):
         ran[str(func)] += 1
-        return whole(mode, expected, run, func, args, kwargs)
+        return whole(mode, static, expected, run, func, args, kwargs)
 
     monkeypatch.setattr(symbolic, "_with_symbols", counted)
     compiled = dynamo_lite.compile(net, dynamic=True, backend="aot_eager")

@@ -450,3 +450,17 @@ def test_sizes_that_were_equal_and_are_not_any_more_share_no_symbol_later():
 
     calls = [tuple(torch.ones(n) for n in sizes) for sizes in ((3, 3, 3), (4, 4, 4), (5, 5, 6), (5, 6, 6), (7, 8, 9))]
     assert same(fn, *calls) == 3
+
+
+def test_the_border_between_two_graphs_is_no_reason_to_give_up():
+    def window(x, c):
+        if c >= 8:
+            return x * (c - 7)
+        return x + c if c + 1 >= 8 else x - c
+
+    compiled = dynamo_lite.compile(window, backend="eager")
+    x = torch.randn(3)
+    with config.patch(recompile_limit=2, cache_sizes=False):
+        for c in (3, 4, 5, 7, 9, 20, 6, 7, 8):
+            assert torch.equal(compiled(x, c), window(x, c)), c
+    assert log.counters()["graphs"] == 4 and "recompile_limit" not in log.counters()

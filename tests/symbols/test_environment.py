@@ -161,3 +161,10 @@ def test_positive_factors_say_nothing():
     u, counter = env.new("u", 6, 2), env.new("k", 3, -100)
     assert compare(">", s * u, s * 5) == compare(">", u, 5)
     assert compare("==", counter * u, counter * 6) != compare("==", u, 6)  # it may be 0
+
+
+def test_a_symbol_with_one_value_left_is_a_number():
+    env, s, t = env_of(s=15, t=4)
+    assert env.decide(compare("<", s, 16)) and env.decide(compare(">=", s + 1, 16)) and len(env.decisions) == 2
+    assert env.simplified(s + 1) == 16 and env.simplified(s * t) == t * 15
+    assert env.decide(compare("==", s, 15)) and not env.decide(compare(">", s * 2, 30)) and len(env.decisions) == 2
