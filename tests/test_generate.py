@@ -49,3 +49,23 @@ def test_graphs_do_not_grow_with_tokens_or_prompts(make, first, all_of_them):
     assert log.counters().get("recompile_limit", 0) == 0
     del model.forward
     dynamo_lite.reset()
+
+
+def test_batches_of_one_and_of_more_stay_below_the_limit():
+    torch.manual_seed(0)
+    dynamo_lite.reset()
+    model = mistral().eval()
+    plain = model.forward
+    compiled = dynamo_lite.compile(plain, backend="eager")
+    with config.patch(cache_sizes=False):
+        for batch in (1, 3):
+            for length in (4, 6, 11):
+                prompt = torch.randint(2, 64, (batch, length))
+                made = {}
+                for model.forward in (plain, compiled):
+                    made[model.forward] = model.generate(
+                        prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=8, do_sample=False)
+                assert torch.equal(made[plain], made[compiled])
+    assert log.counters()["graphs"] <= 10 and log.counters().get("recompile_limit", 0) == 0
+    del model.forward
+    dynamo_lite.reset()
