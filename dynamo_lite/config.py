@@ -177,8 +177,9 @@ target: dict[str, float] = _option(
         "left_columns", "strided_left", "streamed_left", "far_read", "foreign_read", "wake", "awake",
         "library_call", "elements", "pages"))
 measured_products: bool = _option(
-    True, "whether the library or our loops compute a matrix product on a CPU is decided by what both take for one of "
-    "its kind, measured once in some milliseconds and kept in the cache folder; off, our loops compute it")
+    False, "whether the library or our loops compute a matrix product on a CPU is decided by what both take for one of "
+    "its kind, measured once in some milliseconds and kept in the cache folder; off, our loops compute it, unless the "
+    "mode is max-autotune")
 cuda_graph_limit: int = _option(
     64, "CUDA graphs that are recorded of one compiled graph with mode='reduce-overhead', each with memory of its own: "
     "one for each choice of sizes, weights and streams that it is called with, and more where results are held",

@@ -7,7 +7,6 @@ the sequence as mutated before it happens.
 from __future__ import annotations
 
 import collections
-import functools
 import operator
 import types
 from collections.abc import Iterable
@@ -427,8 +426,10 @@ class TupleVariable(SequenceVariable):
         self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         if name == "numel" and self.cls is torch.Size:
-            return functools.reduce(
-                functools.partial(tx.operators.binary, "*"), self.iterate(tx), ConstantVariable(1))
+            count: VariableTracker = ConstantVariable(1)
+            for item in self.iterate(tx):
+                count = tx.operators.binary("*", count, item)
+            return count
         return super().call_method(tx, name, args, kwargs)
 
     def as_argument(self, tx: Tracer) -> Any:

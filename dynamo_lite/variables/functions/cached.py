@@ -114,8 +114,9 @@ class CachedFunctionVariable(RealObjectVariable):
         asked = CachedCall(self.value, *opened)
         value = asked.ask(*(a.example() if a.is_symbolic else a.value for a in given))
         if made is None:
-            source: Source = ComputedSource(given[0].source, asked, asked.words(given[0].source.name))
-            return realized(tx, tx.values.wrap_at(value, source))
+            where = given[0].source
+            assert where is not None
+            return realized(tx, tx.values.wrap_at(value, ComputedSource(where, asked, asked.words(where.name))))
         kept = tx.values.wrap_at(value, call_source(tx, asked, given))
         return with_expressions(tx, made, kept)
 

@@ -152,7 +152,9 @@ class PartialVariable(VariableTracker):
 
 def _made_dict(value: functools.partial[Any]) -> dict[str, Any] | None:
     """The own dict of a partial, None while nobody has asked for it: asking makes it, which the program can see."""
-    return functools.partial.__reduce__(value)[2][3]  # type: ignore[index]
+    state: Any = functools.partial.__reduce__(value)
+    made: dict[str, Any] | None = state[2][3]
+    return made
 
 
 class KeywordsVariable(DictVariable):
