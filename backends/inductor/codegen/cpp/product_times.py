@@ -39,8 +39,9 @@ MARGIN = 1.1
 """The library has to be faster by this: two measurements of the same differ by as much where other processes take from
 the caches."""
 SHARED = 1.1
-"""So much less do several threads gain in the library than in our loops, where each packs what it reads. Chosen after 33
-products on one processor (AMD EPYC, AVX2, 2 cores; 8000 x 512 x 256: 1.12 to 1.2), not measured on the machine at hand."""
+"""So much less do several threads gain in the library than in our loops, where each packs what it reads. Chosen after
+33 products on one processor (AMD EPYC, AVX2, 2 cores; 8000 x 512 x 256: 1.12 to 1.2), not measured on the machine at
+hand."""
 CALLS = 10
 """What one thread does in the time of so many calls of the library is ours: each would cost it a tenth and more, and
 so short a time can't be measured well."""
