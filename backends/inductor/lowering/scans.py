@@ -22,6 +22,9 @@ from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 
+# Fewer rows than this are no vector loop (``scheduler.loop_transforms.MIN_VECTOR``).
+FEW_ROWS = 4
+
 
 def _carried_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:
     """What eager accumulates in: on a CPU float64, on a GPU the dtype itself."""
@@ -68,6 +71,12 @@ def _can_scan(x: TensorValue, dim: int) -> bool:
     return x.ndim > 0 and not is_size(x.shape[wrap(dim, x.ndim)], 1) and not is_size(x.numel, 0)
 
 
+def _rows(x: TensorValue, dim: int) -> int | float:
+    """How many scans stand side by side; of a symbolic number, many."""
+    others = [size for d, size in enumerate(x.shape) if d != wrap(dim, x.ndim)]
+    return math.prod(size if isinstance(size, int) else math.inf for size in others)
+
+
 def _accumulated(g: GraphLowering, kind: str, x: TensorValue, dim: int, dtype: torch.dtype | None) -> Any:
     result = dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
     if not _can_scan(x, dim) or result not in FLOAT | HALF | INT:
@@ -97,8 +106,8 @@ def logcumsumexp(g: GraphLowering, self: TensorValue, dim: int) -> Any:
     """``log(exp(x) + exp(total))``, of the larger one and what the other adds to it; two equal infinities stay."""
     if not _can_scan(self, dim) or self.dtype not in FLOAT | HALF:
         return NotImplemented
-    if self.numel == self.shape[wrap(dim, self.ndim)]:
-        return NotImplemented  # of one row libm is faster than a vector of one lane
+    if _rows(self, dim) < FEW_ROWS:
+        return NotImplemented  # libm is faster than vectors that are mostly idle
     wide, ops = _carried_dtype(self.dtype, self.device), g.ops
     steps = _Steps(g, self, wrap(dim, self.ndim))
     total = steps.carry("running_logsumexp", -math.inf, wide)

@@ -8,6 +8,7 @@ import dynamo_lite
 from dynamo_lite import config
 from dynamo_lite.backends.inductor.ir.interpreter import run_nests
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
+from dynamo_lite.backends.inductor.lowering.scans import FEW_ROWS
 from dynamo_lite.backends.inductor.pipeline import target_named
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
 from dynamo_lite.backends.inductor.scheduler.checker import check_kernel, run_kernel
@@ -55,7 +56,7 @@ def test_logcumsumexp(check_many, data, dtype):
     cases = [(f"{shape} {layout} {d}", lambda x, d=d, laid=laid: laid(x).logcumsumexp(d), [x])
              for shape in SHAPES for layout, laid in LAYOUTS.items()
              for x in [data.random(*shape, dtype=dtype, scale=8.0)] for d in range(len(shape))
-             if long(laid(x).shape, d) and laid(x).numel() > laid(x).shape[d]]
+             if long(laid(x).shape, d) and laid(x).numel() >= FEW_ROWS * laid(x).shape[d]]
     check_many(cases, data.CLOSE, interpreted=dtype is torch.float32)
 
 
@@ -156,3 +157,40 @@ def test_a_long_sum_is_as_accurate_as_in_eager(build):
     x = torch.full((1 << 16,), 0.1)
     got = build(lambda x: x.cumsum(0), [x]).call(x)[0]
     assert torch.equal(got, x.cumsum(0)) and math.isclose(got[-1].item(), 0.1 * (1 << 16), rel_tol=1e-6)
+
+
+def test_dear_values_are_computed_ahead(build, check_many, data, in_cpp):
+    """In vectors, block by block (``codegen.cpp.scans``), to the same bits as by themselves."""
+    source = build(lambda x: x.tanh().cumsum(1), [data.random(5, 300)]).program.source.split("KERNEL")[-1]
+    assert "for_lanes<L>(block" in source
+    cases = []
+    for length in (1 + 8 * 16, 8 * 16, 8 * 16 - 1, 5, 700):
+        x, i = data.random(5, length), torch.randint(0, length, (5, length))
+        n = (x.abs() * 100).int() + 1
+        cases += [
+            (f"sum {length}", lambda x: x.tanh().cumsum(1), [x]),
+            (f"one row {length}", lambda x: x[0].tanh().cumsum(0), [x]),
+            (f"wide {length}", lambda x: x.double().tanh().cumprod(-1), [x]),
+            (f"half {length}", lambda x: x.bfloat16().exp().cumsum(-1), [x]),
+            (f"extremes {length}", lambda x: (*x.sin().cummax(-1), *x.sin().cummin(-1)), [x]),
+            (f"ints {length}", lambda n: (n.cos() * n).long().cumsum(-1), [n]),
+            (f"bools {length}", lambda x: (x.exp() > 1).cumsum(-1), [x]),
+            (f"of positions {length}", lambda x: (x / torch.arange(1, x.shape[1] + 1)).exp().cumsum(1), [x]),
+            (f"backwards {length}", lambda x: x.flip(-1).exp().cumsum(-1), [x]),
+            (f"gathered {length}", lambda x, i: x.gather(1, i).exp().cumsum(1), [x, i]),
+            (f"padded {length}", lambda x: torch.nn.functional.pad(x, (3, 2)).exp().cumsum(1), [x]),
+            (f"joined {length}", lambda x: torch.cat([x, x.exp()], 1).sigmoid().cumsum(1), [x]),
+            (f"with a cheap use {length}", lambda x: (x.exp() + x).cumsum(1) * x, [x]),
+        ]
+    check_many(cases, data.CLOSE)
+    x = data.random(3, 301)
+    ahead, alone = (dynamo_lite.compile(f) for f in (lambda x: x.tanh().cumsum(1), lambda x: x.tanh()))
+    assert torch.equal(ahead(x), alone(x).cumsum(1))
+
+
+def test_dear_values_of_symbolic_lengths(data):
+    compiled = dynamo_lite.compile(lambda x: (x.exp() / x.shape[1]).cumsum(1))
+    for length in (20, 33, 129, 300, 127):
+        x = data.random(6, length)
+        torch.testing.assert_close(compiled(x), (x.exp() / length).cumsum(1))
+    assert dynamo_lite.metrics()["graphs"] == 2

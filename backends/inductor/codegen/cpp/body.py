@@ -6,7 +6,7 @@ Invariant: a node is emitted once in each scope, before what uses it; ``emitted`
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import ROUND, VALUE, const_text, index_text, operation_text
 from dynamo_lite.backends.inductor.ir import index as ix
@@ -99,9 +99,10 @@ class Body:
         return index_text(v.size, {})
 
     # ------------------------------------------------------------ nodes
-    def _emit(self, stage: Stage, changing: frozenset[ix.Var]) -> None:
-        """Emits what the stage needs and what ``changing``, the variables of loops further in, don't change."""
-        for n in walk([s.value for s in stage.statements]):
+    def _emit(self, stage: Stage, changing: frozenset[ix.Var], given: Mapping[int, Node] | None = None) -> None:
+        """Emits what the stage needs and what ``changing``, the variables of loops further in, don't change. What
+        values that are ``given``, by their ids, do not need what they are made of."""
+        for n in walk([s.value for s in stage.statements], given):
             if n not in self.emitted and n.op not in ("const", "acc", "update") and changing.isdisjoint(n.vars):
                 self._emit_node(n)
 

@@ -17,9 +17,10 @@ import functools
 import torch
 
 from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator
-from dynamo_lite.backends.inductor.codegen.cpp.body import Body, Emitted
+from dynamo_lite.backends.inductor.codegen.cpp.body import Emitted
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, VALUE, index_text
 from dynamo_lite.backends.inductor.codegen.cpp.functions import DERIVED, FUNCTIONS
+from dynamo_lite.backends.inductor.codegen.cpp.scans import ScanBody
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
@@ -39,14 +40,15 @@ MIN_LONG_COST = 160
 # A body that calls functions is not worth four copies.
 MAX_UNROLLED_COST = 16
 
-class CppKernel(Body):
+class CppKernel(ScanBody):
     """Writes one kernel. ``symbol`` is the function's name."""
 
     def __init__(self, kernel: Kernel, symbol: str, info: TargetInfo):
         super().__init__(kernel)
         self.symbol = symbol
         self.functions = {n.op for n in self.nodes if n.op in FUNCTIONS or n.op in DERIVED}
-        wide = any(n.dtype.itemsize == 8 for n in self.nodes if self._in_vector(n)) or self._has_positions()
+        in_vectors = [n for n in self.nodes if self._in_vector(n)] + self.ahead_of_scans()
+        wide = any(n.dtype.itemsize == 8 for n in in_vectors) or self._has_positions()
         self.info = info
         self.L = max(info.lanes // 2, 4) if wide else info.lanes
         self.grain = info.grain
@@ -309,37 +311,6 @@ class CppKernel(Body):
         self._ordered_loops(stage, rest, begin, end)
         self.emitted = before
         self.close()
-
-    def _scan_stage(self, stage: Stage) -> None:
-        """Iterations in their order; what is carried from one to the next is in variables."""
-        carried = [s for s in stage.statements if isinstance(s, Accumulate)]
-        names = {s.acc: f"c{k}" for k, s in enumerate(carried)}
-        for s in carried:
-            assert s.start is not None
-            kind = f"vec<{VALUE[s.start.dtype]}, L>" if self.vector_outer else VALUE[s.start.dtype]
-            self.line(f"{kind} {names[s.acc]} = {self._as(s.start, self.vector_outer)};")
-        for n in self.nodes:
-            if n.op == "acc" and n.attr in names:
-                self.emitted[n] = Emitted(names[n.attr], self.vector_outer)
-        for v in stage.inner:
-            self.open(f"for (i64 {self._name(v)} = 0; {self._name(v)} < {self._size(v)}; ++{self._name(v)})")
-        steps = Stage(stage.inner, list(carried))
-        self._emit(steps, frozenset())
-        if len(carried) > 1:
-            for s in carried:
-                self.line(f"const auto {names[s.acc]}_next = {self._as(s.value, self.vector_outer)};")
-        for s in carried:
-            value = f"{names[s.acc]}_next" if len(carried) > 1 else self._as(s.value, self.vector_outer)
-            self.line(f"{names[s.acc]} = {value};")
-        # What was computed from the old values is not what it says any more.
-        self.emitted = {n: e for n, e in self.emitted.items() if n.op == "acc" or not any(
-            inner.op == "acc" and inner.attr in names for inner in walk((n,)))}
-        stores = [s for s in stage.statements if isinstance(s, Store)]
-        self._emit(Stage(stage.inner, list(stores)), frozenset())
-        for s in stores:
-            self._store(s)
-        for _ in stage.inner:
-            self.close()
 
     def _accumulators(self, stage: Stage, along: bool) -> list[Accumulator]:
         statements = [s for s in stage.statements if isinstance(s, Accumulate)]

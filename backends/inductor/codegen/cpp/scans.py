@@ -1,0 +1,128 @@
+"""The loops of scans as C++: iterations in their order, what is carried from one to the next in variables.
+
+Where every lane of a vector carries values of its own, an iteration is a vector's. Elsewhere it is one element's, and
+what an element costs before it meets what is carried (the ``tanh`` of ``x.tanh().cumsum(-1)``) would be computed in one
+lane of a vector. Where that is dear, the loop is cut in blocks, and each block's such values are computed ahead, in
+vectors.
+
+Invariant: values are carried in the order of the loop; an element's own value is the same whether it is computed ahead
+or not, as functions of scalars are those of vectors.
+"""
+
+from __future__ import annotations
+
+from dynamo_lite.backends.inductor.codegen.cpp.body import Body, Emitted
+from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, VALUE
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import Node, walk
+from dynamo_lite.backends.inductor.ir.ops import DEAR, OPS
+from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Stage, Store
+
+# Vectors in a block: enough that loops' ends do not count, few enough that blocks stay in the first cache.
+BLOCK = 16
+
+
+class ScanBody(Body):
+    """Writes the stages that are scans."""
+
+    L: int
+
+    def ahead_of_scans(self) -> list[Node]:
+        """The values that blocks of scans are computed ahead for, with all that they are made of in the loop."""
+        stages = () if self.vector_outer else (s for s in self.kernel.stages if s.scan)
+        return [n for s in stages for n in self._made_in_loop(self._ahead(s), s.inner[-1])]
+
+    def _ahead(self, stage: Stage) -> list[Node]:
+        """Values of one element alone that are dear and that the rest of an iteration starts from."""
+        loop = stage.inner[-1]
+        roots = [s.value for s in stage.statements]
+        carried = {n.id for n in walk(roots) if n.op == "acc"}
+        for n in walk(roots):
+            if any(a.id in carried for a in n.args):
+                carried.add(n.id)
+        starts = [a for n in walk(roots) if n.id in carried for a in n.args] + roots
+        own = dict.fromkeys(self._uncast(n) for n in starts if n.id not in carried and loop in n.vars)
+        return [n for n in own if any(
+            OPS[made.op].cost >= DEAR for made in self._made_in_loop([n], loop) if made.op in OPS)]
+
+    @staticmethod
+    def _uncast(n: Node) -> Node:
+        """The value before conversions, which an iteration makes: vectors of wide values have fewer lanes."""
+        while n.op == "cast":
+            (n,) = n.args
+        return n
+
+    @staticmethod
+    def _made_in_loop(values: list[Node], loop: ix.Var) -> list[Node]:
+        return [n for n in walk(values) if loop in n.vars]
+
+    def _scan_stage(self, stage: Stage) -> None:
+        carried = [s for s in stage.statements if isinstance(s, Accumulate)]
+        names = {s.acc: f"c{k}" for k, s in enumerate(carried)}
+        for s in carried:
+            assert s.start is not None
+            kind = f"vec<{VALUE[s.start.dtype]}, L>" if self.vector_outer else VALUE[s.start.dtype]
+            self.line(f"{kind} {names[s.acc]} = {self._as(s.start, self.vector_outer)};")
+        for n in self.nodes:
+            if n.op == "acc" and n.attr in names:
+                self.emitted[n] = Emitted(names[n.attr], self.vector_outer)
+        ahead = [] if self.vector_outer else self._ahead(stage)
+        for v in stage.inner[:-1]:
+            self.open(f"for (i64 {self._name(v)} = 0; {self._name(v)} < {self._size(v)}; ++{self._name(v)})")
+        if ahead:
+            self._block_loop(stage, ahead, names)
+        else:
+            self._iterations(stage, names, "0", self._size(stage.inner[-1]))
+        for _ in stage.inner[:-1]:
+            self.close()
+
+    def _block_loop(self, stage: Stage, ahead: list[Node], names: dict[str, str]) -> None:
+        """The loop in blocks: what is ahead of a block into arrays, then its iterations."""
+        v = stage.inner[-1]
+        name, block = self._name(v), self.fresh("block")
+        arrays = {n: self.fresh("ahead") for n in ahead}
+        for n, array in arrays.items():
+            self.line(f"alignas(64) {STORAGE[n.dtype]} {array}[{BLOCK} * L];")
+        self.open(f"for (i64 {block} = 0; {block} < {self._size(v)}; {block} += {BLOCK} * L)")
+        self.line(f"const i64 {block}_end = least({block} + {BLOCK} * L, {self._size(v)});")
+        before, vectors = self.scope(), self._vectors
+        self.open_lanes(f"for_lanes<L>({block}, {block}_end", f"const i64 {name}, auto m")
+        self._v, self._vectors = v, {*vectors, *(n.id for n in self._made_in_loop(ahead, v))}
+        self._emit(Stage(stage.inner, [Store(array, 0, n) for n, array in arrays.items()]), frozenset())
+        for n, array in arrays.items():
+            self.line(f"store<L>({array} + ({name} - {block}), {self._as(n, True)}, m);")
+        self._v, self._vectors = None, vectors
+        self.close("});")
+        self.emitted = before
+        given = {n: f"load1({array} + ({name} - {block}))" for n, array in arrays.items()}
+        self._iterations(stage, names, block, f"{block}_end", given)
+        self.close()
+
+    def _iterations(self, stage: Stage, names: dict[str, str], begin: str, end: str,
+                    given: dict[Node, str] | None = None) -> None:
+        """The loop from ``begin`` to ``end``; ``given`` are values that need not be computed, and where they are."""
+        carried = [s for s in stage.statements if isinstance(s, Accumulate)]
+        name = self._name(stage.inner[-1])
+        before = self.scope()
+        self.open(f"for (i64 {name} = {begin}; {name} < {end}; ++{name})")
+        for n, text in (given or {}).items():
+            value = self.fresh("t")
+            self.line(f"const {VALUE[n.dtype]} {value} = {text};")
+            self.emitted[n] = Emitted(value, False)
+        known = {n.id: n for n in given or {}}
+        self._emit(Stage(stage.inner, list(carried)), frozenset(), known)
+        if len(carried) > 1:
+            for s in carried:
+                self.line(f"const auto {names[s.acc]}_next = {self._as(s.value, self.vector_outer)};")
+        for s in carried:
+            value = f"{names[s.acc]}_next" if len(carried) > 1 else self._as(s.value, self.vector_outer)
+            self.line(f"{names[s.acc]} = {value};")
+        # What was computed from the old values is not what it says any more.
+        self.emitted = {n: e for n, e in self.emitted.items() if n.op == "acc" or not any(
+            inner.op == "acc" and inner.attr in names for inner in walk((n,)))}
+        stores = [s for s in stage.statements if isinstance(s, Store)]
+        self._emit(Stage(stage.inner, list(stores)), frozenset(), known)
+        for s in stores:
+            self._store(s)
+        self.close()
+        self.emitted = before
