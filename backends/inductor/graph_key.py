@@ -12,7 +12,7 @@ import os
 import platform
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -112,10 +112,8 @@ def _files(root: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _state(options: dict[str, Any]) -> str:
-    for target, lowering in LOWERINGS.items():
-        _require_own(lowering.fn, "a lowering", target)
-    for target, decomposition in FOR_KERNELS.items():
-        _require_own(decomposition, "a decomposition", target)
+    torchs = sorted({*_torchs("a lowering", {target: entry.fn for target, entry in LOWERINGS.items()}),
+                     *_torchs("a decomposition", FOR_KERNELS)})
     if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack() or (
             torch._C._functorch.peek_interpreter_stack() is not None):
         raise NoKey("modes or transforms of torch's are on")
@@ -132,13 +130,17 @@ def _state(options: dict[str, Any]) -> str:
         torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
     )
     settings = {name: value for name, value in config.snapshot().items() if name not in _ELSEWHERE}
-    return repr((sorted(options.items()), flags, sorted(settings.items()), processor.simd()))
+    return repr((sorted(options.items()), flags, sorted(settings.items()), processor.simd(), torchs))
 
 
-def _require_own(fn: Any, kind: str, target: Any) -> None:
-    module = getattr(fn, "__module__", None) or ""
-    if module.partition(".")[0] not in ("dynamo_lite", "torch"):
-        raise NoKey(f"{kind} for {target} is the user's")
+def _torchs(kind: str, table: Mapping[Any, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """Which functions of torch's the table holds: a user may have registered them in one process and not in another."""
+    for target, fn in table.items():
+        package, _, rest = (getattr(fn, "__module__", None) or "").partition(".")
+        if package == "torch":
+            yield kind, str(target), rest, getattr(fn, "__qualname__", repr(type(fn)))
+        elif package != "dynamo_lite":
+            raise NoKey(f"{kind} for {target} is the user's")
 
 
 # ---------------------------------------------------------------- the graph

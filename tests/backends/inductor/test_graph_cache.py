@@ -12,7 +12,8 @@ import torch.nn.functional as F
 
 import dynamo_lite
 from dynamo_lite import config, log
-from dynamo_lite.backends.inductor import formula, graph_cache, graph_key, register_lowering
+from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
+from dynamo_lite.backends.inductor import formula, graph_cache, graph_key, register_decomposition, register_lowering
 from dynamo_lite.backends.inductor.lowering import LOWERINGS
 
 FOUND = []
@@ -336,6 +337,19 @@ def test_no_key_with_lowerings_of_the_users(keys):
     finally:
         LOWERINGS[torch.ops.aten.relu.default] = before
     assert compiled_key(keys, own, x, y) is not None
+
+
+def test_decompositions_of_torchs_that_a_user_registers_are_part_of_the_key(keys):
+    target = torch.ops.aten.grid_sampler_2d.default
+    x, y = torch.randn(4), torch.randn(4)
+    without = compiled_key(keys, own, x, y)
+    try:
+        register_decomposition(target)(torch._decomp.decomposition_table[target])
+        registered = compiled_key(keys, own, x, y)
+    finally:
+        del FOR_KERNELS[target]
+    assert registered not in (None, without)
+    assert compiled_key(keys, own, x, y) == without
 
 
 def test_no_key_for_values_that_have_no_text():
