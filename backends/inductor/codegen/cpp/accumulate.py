@@ -14,10 +14,25 @@ import math
 import torch
 
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import VALUE, const_text
+from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate
 
-_NOWHERE = "0x7fffffffffffffffl"  # the position of no element
+# The position of no element, by the type of positions.
+_NOWHERE = {"i64": "0x7fffffffffffffffl", "i32": "0x7fffffff"}
+
+
+def are_positions_short(statement: Accumulate) -> bool:
+    """Whether positions are ints of 32 bits while they are in vectors: they are known to fit, and values are no wider,
+    so that there are as many lanes as without positions."""
+    terms = ix.affine_terms(statement.position)
+    if terms is None or statement.value.dtype.itemsize > 4:
+        return False
+    strides, farthest = terms
+    for v, stride in strides.items():
+        farthest = ix.add(farthest, ix.mul(stride, ix.add(v.size, -1)))
+    signs = [stride for stride in (*strides.values(), terms[1]) if not isinstance(stride, int) or stride < 0]
+    return not signs and isinstance(farthest, int) and farthest < int(_NOWHERE["i32"], 16)
 
 
 def start(kind: str, dtype: torch.dtype) -> str:
@@ -46,6 +61,7 @@ class Accumulator:
         along: the vector loop is among the reduced ones, so lanes are joined at the end.
         lanes: the accumulator is a vector.
         copies: 1 or 4.
+        place: the type of positions, "i64" or "i32".
         cascade: a long sum of floats.
         square: the node whose squares are summed, if it is such a sum. ``take`` is then given that node's value: square
             and sum are one operation of the processor. As neither is ever negative, results are infinite or NaN
@@ -61,6 +77,7 @@ class Accumulator:
         self.lanes = lanes
         self.copies = copies
         self.positions = self.kind.startswith("arg")
+        self.place = "i32" if lanes and self.positions and are_positions_short(statement) else "i64"
         self.cascade = long and self.kind == "sum" and self.dtype.is_floating_point
         self.square = _squared(statement)
         self.scalar = VALUE[self.dtype]
@@ -97,8 +114,8 @@ class Accumulator:
         values = ", ".join([self._start()] * self.copies)
         lines = [f"{self.type} {self.name}[{self.copies}] = {{{values}}};"]
         if self.positions:
-            at = f"bc<L>({_NOWHERE})" if self.lanes else _NOWHERE
-            kind = "vec<i64, L>" if self.lanes else "i64"
+            at = f"bc<L>({_NOWHERE[self.place]})" if self.lanes else _NOWHERE[self.place]
+            kind = f"vec<{self.place}, L>" if self.lanes else self.place
             lines.append(f"{kind} {self.name}_at[{self.copies}] = {{{', '.join([at] * self.copies)}}};")
         if self.cascade:
             lines.append(f"cascade<{self.type}> {self.name}_sum;")
@@ -110,9 +127,9 @@ class Accumulator:
         if self.positions:
             at = f"{self.name}_at[{slot}]"
             # The first element counts even if it is the worst there is.
-            test = f"mask_or({self.better(value, target)}, {at} == {_NOWHERE})"
+            test = f"mask_or({self.better(value, target)}, {at} == {_NOWHERE[self.place]})"
             if self.along:
-                test = f"keep(m, mask_for<vec<i64, L>>({test}), vec<i64, L>{{}})"
+                test = f"keep(m, mask_for<vec<{self.place}, L>>({test}), vec<{self.place}, L>{{}})"
             return (
                 f"{{ const auto take = {test}; {target} = sel(take, {value}, {target}); "
                 f"{at} = sel(take, {position}, {at}); }}"
@@ -158,6 +175,7 @@ class Accumulator:
                 f"{value} = sel(take, {other}, {value}); {at} = sel(take, {there}, {at}); }}"
             )
         if not self.along:
+            at = at if self.place == "i64" else f"to<i64>({at})"
             return [*lines, f"const auto {self.result} = {at};", f"const auto {self.name}_best = {value};"]
         kind = self.scalar
         better = f"[]({kind} a, {kind} b) {{ return {self.better('a', 'b')}; }}"
@@ -174,7 +192,7 @@ class Accumulator:
         clear = f"{self.name}_part[t] = {start(self.kind, self.dtype)};"
         if self.positions:
             lines.append(f"i64 {self.name}_part_at[threads];")
-            clear += f" {self.name}_part_at[t] = {_NOWHERE};"
+            clear += f" {self.name}_part_at[t] = {_NOWHERE['i64']};"
         return [*lines, f"for (int t = 0; t < threads; ++t) {{ {clear} }}"]
 
     def save_part(self) -> list[str]:
@@ -193,7 +211,8 @@ class Accumulator:
             return [f"{self.scalar} {self.result} = {part}[0];", f"{loop} {self.result} = {joined};"]
         best = f"{self.name}_best"
         # A thread's elements come after those of the threads before it.
-        test = f"{part}_at[t] != {_NOWHERE} && ({self.result} == {_NOWHERE} || {self.better(f'{part}[t]', best)})"
+        nowhere = _NOWHERE["i64"]
+        test = f"{part}_at[t] != {nowhere} && ({self.result} == {nowhere} || {self.better(f'{part}[t]', best)})"
         return [
             f"{self.scalar} {best} = {part}[0];",
             f"i64 {self.result} = {part}_at[0];",

@@ -13,10 +13,11 @@ how many threads compute those.
 from __future__ import annotations
 
 import functools
+from typing import TypeGuard
 
 import torch
 
-from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator
+from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator, are_positions_short
 from dynamo_lite.backends.inductor.codegen.cpp.body import Emitted
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, VALUE, index_text
 from dynamo_lite.backends.inductor.codegen.cpp.functions import DERIVED, FUNCTIONS
@@ -24,7 +25,7 @@ from dynamo_lite.backends.inductor.codegen.cpp.scans import ScanBody
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
-from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
+from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import is_transposed
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
@@ -47,15 +48,18 @@ class CppKernel(ScanBody):
         super().__init__(kernel)
         self.symbol = symbol
         self.functions = {n.op for n in self.nodes if n.op in FUNCTIONS or n.op in DERIVED}
-        in_vectors = [n for n in self.nodes if self._in_vector(n)] + self.ahead_of_scans()
-        wide = any(n.dtype.itemsize == 8 for n in in_vectors) or self._has_positions()
+        positions = {s.acc: are_positions_short(s) for s in kernel.statements() if self._is_position(s)}
+        in_vectors = [n for n in self.nodes if self._in_vector(n) and not (n.op == "acc" and positions.get(n.attr))]
+        in_vectors += self.ahead_of_scans()
+        wide = any(n.dtype.itemsize == 8 for n in in_vectors) or not all(positions.values())
         self.info = info
         self.L = max(info.lanes // 2, 4) if wide else info.lanes
         self.grain = info.grain
         self._acc_names: dict[str, str] = {}
 
-    def _has_positions(self) -> bool:
-        return any(isinstance(s, Accumulate) and s.kind.startswith("arg") for s in self.kernel.statements())
+    @staticmethod
+    def _is_position(s: Statement) -> TypeGuard[Accumulate]:
+        return isinstance(s, Accumulate) and s.kind.startswith("arg")
 
     # ------------------------------------------------------------ the function
     def write(self) -> str:
@@ -421,7 +425,7 @@ class CppKernel(ScanBody):
                 self._store(s)
             else:
                 a = next(following)
-                position = self._position(s.position, a.lanes) if a.positions else ""
+                position = self._position(s.position, a.lanes, a.place) if a.positions else ""
                 value = self._as(s.value if a.square is None else a.square, a.lanes)
                 self.line(a.take(value, position, slot))
         if along:
@@ -430,11 +434,11 @@ class CppKernel(ScanBody):
         self.close("});" if along else "}")
         self.emitted = before
 
-    def _position(self, position: ix.Index, lanes: bool) -> str:
-        text = f"(i64)({index_text(position, self.var_names)})"
+    def _position(self, position: ix.Index, lanes: bool, kind: str) -> str:
+        text = f"({kind})({index_text(position, self.var_names)})"
         if not lanes:
             return text
         v = self._v
         c = ix.coefficient(position, v) if v is not None else 0
         assert c is not None
-        return f"bc<L>({text}) + iota<i64, L>() * {index_text(c, {})}l" if c != 0 else f"bc<L>({text})"
+        return f"bc<L>({text}) + iota<{kind}, L>() * ({kind})({index_text(c, {})})" if c != 0 else f"bc<L>({text})"

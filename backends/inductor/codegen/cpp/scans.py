@@ -26,6 +26,7 @@ class ScanBody(Body):
     """Writes the stages that are scans."""
 
     L: int
+    _vectors: set[int]
 
     def ahead_of_scans(self) -> list[Node]:
         """The values that blocks of scans are computed ahead for, with all that they are made of in the loop."""
@@ -87,7 +88,7 @@ class ScanBody(Body):
         self.line(f"const i64 {block}_end = least({block} + {BLOCK} * L, {self._size(v)});")
         before, vectors = self.scope(), self._vectors
         self.open_lanes(f"for_lanes<L>({block}, {block}_end", f"const i64 {name}, auto m")
-        self._v, self._vectors = v, {*vectors, *(n.id for n in self._made_in_loop(ahead, v))}
+        self._v, self._vectors = v, vectors | {n.id for n in self._made_in_loop(ahead, v)}
         self._emit(Stage(stage.inner, [Store(array, 0, n) for n, array in arrays.items()]), frozenset())
         for n, array in arrays.items():
             self.line(f"store<L>({array} + ({name} - {block}), {self._as(n, True)}, m);")
