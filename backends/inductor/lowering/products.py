@@ -25,6 +25,7 @@ from dynamo_lite.backends.inductor.lowering.values import (
     dim_var,
     is_size,
     loop_vars,
+    reindexed,
     shape_vars,
 )
 from dynamo_lite.backends.inductor.lowering_registry import register_lowering
@@ -216,8 +217,18 @@ def mm(g: GraphLowering, self: TensorValue, mat2: TensorValue) -> Any:
 
 @register_lowering(aten.bmm.default)
 def bmm(g: GraphLowering, self: TensorValue, mat2: TensorValue) -> Any:
-    out = product(g, self, mat2, 1)
+    shared = _of_all(g, mat2)
+    out = product(g, self, mat2, 1) if shared is None else product(g, self, shared, 0)
     return NotImplemented if out is None else rounded(g, out, self.dtype)
+
+
+def _of_all(g: GraphLowering, x: TensorValue) -> TensorValue | None:
+    """The matrix that all of a batch are, if they are one: then there is one product of all lines, for which the matrix
+    is packed once. So torch has a linear layer of an input whose lines are not equally far apart (``batch_first``)."""
+    if is_size(x.shape[0], 1) or any(v in x.node.vars for v in loop_vars(shape_vars(x.shape)[:1])):
+        return None
+    shape = x.shape[1:]
+    return TensorValue(shape, x.dtype, reindexed(g.ops, x, (0, *shape_vars(shape))), x.stride and x.stride[1:], x.device)
 
 
 def rounded(g: GraphLowering, x: TensorValue, dtype: torch.dtype) -> TensorValue:

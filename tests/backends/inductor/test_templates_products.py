@@ -87,6 +87,20 @@ def test_what_follows_is_computed_on_the_tiles():
     check(lambda x, w: F.linear(x, w).softmax(-1), R(64, 70), R(90, 70), kernels=2)
 
 
+@pytest.mark.parametrize("batch, lines", [(6, 20), (64, 8), (9, 1), (1, 30), (20, 3)])
+def test_a_matrix_that_a_whole_batch_shares_is_one_product(batch, lines):
+    x, w, b = R(lines, batch, 40), R(24, 40), R(24)
+    # Lines that are not equally far apart: eager makes one product for each entry of the batch of it.
+    check(lambda x, w, b: F.linear(x.transpose(0, 1), w, b).relu(), x, w, b)
+    check(lambda x, w: torch.bmm(x.transpose(0, 1), w.t().expand(x.shape[1], -1, -1)), x, w)
+    check(lambda x, w: torch.bmm(x.transpose(0, 1), (w * 2).t()[None].expand(x.shape[1], -1, -1)), x, w)
+    check(lambda x, w: x.transpose(0, 1) @ w.t()[None], x, w)
+    compiled = dynamo_lite.compile(lambda x, w: x.transpose(0, 1) @ w.t(), dynamic=True)
+    for n in (batch, 7, 9):
+        x = R(lines, n, 40)
+        torch.testing.assert_close(compiled(x, w), x.transpose(0, 1) @ w.t())
+
+
 def test_a_changed_weight_is_seen():
     linear = torch.nn.Linear(40, 30)
     compiled = dynamo_lite.compile(linear)
