@@ -174,8 +174,8 @@ target: dict[str, float] = _option(
     {}, "what is known of the processor better than it is read or measured, by name, as l2=2097152,cores=2: sizes of "
     "caches in bytes, costs (the log `targets` prints all)", choices=(
         "l1", "l2", "l2_ways", "l3", "cores", "product_rate", "pack_lines", "pack_columns", "im2col", "left_lines",
-        "left_columns", "strided_left", "streamed_left", "far_read", "foreign_read", "wake", "awake",
-        "library_call", "elements", "pages"))
+        "left_columns", "strided_left", "streamed_left", "wake", "awake", "elements", "foreign_read", "far_read",
+        "near_store", "far_store", "library_call", "library_sharing", "convolution_share", "product_share", "pages"))
 measured_products: bool = _option(
     False, "whether the library or our loops compute a matrix product on a CPU is decided by what both take for one of "
     "its kind, measured once in some milliseconds and kept in the cache folder; off, our loops compute it, unless the "

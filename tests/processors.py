@@ -1,11 +1,14 @@
 """Descriptions of processors, for decisions that are simulated: what a machine of each kind tells, and its costs."""
+from dynamo_lite.backends.inductor.core_costs import FIGURES
 from dynamo_lite.backends.inductor.machine_costs import Costs
 from dynamo_lite.backends.inductor.processor import Cache, Processor
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
+TYPICAL = tuple((name, figure.typical) for name, figure in FIGURES.items())
+
 
 def _described(name, simd, l1, l2, l3, cores, siblings, costs):
-    return TargetInfo(Processor(name, name, simd, l1, l2, l3, cores, siblings), simd, costs)
+    return TargetInfo(Processor(name, name, simd, l1, l2, l3, cores, siblings), simd, costs, TYPICAL)
 
 
 EPYC = _described("AMD EPYC (Zen 4), 2 cores", "avx512", Cache(32 << 10, 8), Cache(1 << 20, 8), Cache(32 << 20, 16, 2),

@@ -18,15 +18,8 @@ from dynamo_lite.symbols.nodes import hint_of
 
 aten = torch.ops.aten
 
-_LIBRARY, _PRODUCT = 0.86, 0.73
-"""What part of the rate at which one core computes products a convolution's inner loops reach, and a matrix product
-with what surrounds it: 100 and 85 of 116 GFLOP/s."""
-_UNFOLD = 1.0
-"""Nanoseconds an element to unfold an input: four cycles, a load, a store and what an index costs."""
-_REARRANGE = 1.0
-"""The same to rearrange a weight's gradient that fits a core's cache."""
-_REARRANGE_FAR = 8.0
-"""And what comes to that where it does not: every store goes to another page, and waits for the third cache."""
+_SURELY = 0.8
+"""So much less time than the library the product has to take by the model, whose figures are right to a tenth."""
 
 
 @register_decomposition(aten.convolution_backward.default)
@@ -74,10 +67,12 @@ def _product_is_faster(grad_output: Tensor, weight: Tensor) -> bool:
     places = hint_of(grad_output.numel()) // hint_of(grad_output.shape[1])
     size = hint_of(weight.numel())
     flops = 2.0 * places * size
-    rearranging = size * (_REARRANGE + _REARRANGE_FAR * min(1.0, size / info.far_stores))
-    unfolding = _UNFOLD * places * math.prod(map(hint_of, weight.shape[1:]))
+    # Beyond the own cache every store goes to another page; an input is unfolded element by element.
+    rearranging = size * (info.near_store + (info.far_store - info.near_store) * min(1.0, size / info.far_stores))
+    unfolding = info.near_store * places * math.prod(map(hint_of, weight.shape[1:]))
     rate = 2 * info.costs.product_rate
-    return flops / (_PRODUCT * rate) + unfolding < 0.8 * (flops / (_LIBRARY * rate) + rearranging)
+    library = flops / (info.convolution_share * rate) + rearranging
+    return flops / (info.product_share * rate) + unfolding < _SURELY * library
 
 
 def _plain(*tensors: Tensor) -> bool:

@@ -3,8 +3,9 @@
 Sizes of caches and cores are read from the machine (``processor``). Costs of pieces of work, in products (the time of
 one multiplication and addition of a tile), are measured once for each kind of processor, in some hundredths of a
 second, when a decision first needs them (``machine_costs``), rounded, and kept in the cache folder, so that the same
-machine decides the same again. ``config.target`` replaces single values. What neither tells has one value for all
-processors, and its comment says how that was found. The rest are formulas of these; the log ``targets`` prints all.
+machine decides the same again. So are times that depend on cores and caches, each by itself (``core_costs``).
+``config.target`` replaces single values. What none of these tells has one value for all processors, and its comment
+says how that was found. The rest are formulas of these; the log ``targets`` prints all.
 
 Invariant: a description is immutable, and decisions are functions of it: given the same, they are the same anywhere.
 """
@@ -14,8 +15,11 @@ import dataclasses
 import functools
 import math
 
+import torch
+
 from dynamo_lite import config, log
-from dynamo_lite.backends.inductor import machine_costs, processor
+from dynamo_lite.backends.inductor import core_costs, machine_costs, processor
+from dynamo_lite.backends.inductor.core_costs import FIGURES
 from dynamo_lite.backends.inductor.machine_costs import TYPICAL, Costs
 from dynamo_lite.backends.inductor.processor import Cache, Processor
 
@@ -29,15 +33,15 @@ class TargetInfo:
         processor: what the machine tells.
         simd: the vector instructions that kernels use.
         known_costs: measured or given ones; None: those of this machine, measured when they are first asked for.
-        far_read: how much longer products take whose left operand streams from beyond a core's own cache. With BERT's
-            weights in memory, 1.05; the probe would have to read more than all caches hold to see it.
-        foreign_read: how much longer a network takes if the results of its 1x1 convolutions are not in the cache of the
-            core that reads them next: ResNet-50's and MobileNetV3's, 1.06.
-        wake, awake: nanoseconds that a loop takes longer for being shared out, if the other threads sleep, and if they
-            have just computed another loop: of the system's, 6.5 us and 1.6 us with Linux's futexes and libgomp.
+        known_figures: measured or given ones of ``core_costs.FIGURES``, with their names; the others are those of this
+            machine, measured when they are first asked for.
         library_call: nanoseconds that a call of the library takes beside what it computes: of torch's dispatcher, and
             of a run of kernels that ends before it, 4.2 us.
-        elements: operations on elements a nanosecond, of one core, with vectors of 64 bytes: from its caches, 10.
+        library_sharing: how much less several threads gain in the library's products than in ours, where each packs
+            what it reads. After 33 products on an AMD EPYC (Zen 3, AVX2, 2 cores; 8000 x 512 x 256: 1.12 to 1.2).
+        convolution_share, product_share: what part of the rate at which a core computes products the library's
+            convolutions reach, and its matrix products with what surrounds them: 100 and 85 of 116 GFLOP/s of an AMD
+            EPYC (Zen 4). The rate itself is measured (``costs``).
         pages: a first-level table of translations has about so many places (64 in Intel's since Nehalem, in AMD's since
             Zen), so that so many lines on pages of their own can be read in turn.
     """
@@ -45,12 +49,11 @@ class TargetInfo:
     processor: Processor
     simd: str
     known_costs: Costs | None = None
-    far_read: float = 1.05
-    foreign_read: float = 1.06
-    wake: float = 6500.0
-    awake: float = 1600.0
+    known_figures: tuple[tuple[str, float], ...] = ()
     library_call: float = 4200.0
-    elements: float = 10.0
+    library_sharing: float = 1.1
+    convolution_share: float = 0.86
+    product_share: float = 0.73
     pages: int = 64
 
     # ---------------------------------------------------------------- vectors and tiles
@@ -82,20 +85,65 @@ class TargetInfo:
         """Of pieces of work."""
         return self.known_costs if self.known_costs is not None else _costs_here(self.processor, self.simd)
 
-    @property
-    def grain(self) -> int:
-        """Work, in operations on elements, that one thread should have at least: below it, waking another costs more
-        than it brings. Rounded to a power of two, as is ``grain_awake``."""
-        return self._grain(self.wake)
+    def _figure(self, name: str) -> float:
+        known = dict(self.known_figures)
+        return known[name] if name in known else _figure_here(name, self, torch.get_num_threads())
 
     @property
-    def grain_awake(self) -> int:
-        """The same if other, larger kernels keep the threads awake; they then find in their own caches what they have
-        written, too."""
-        return self._grain(self.awake)
+    def wake(self) -> float:
+        """Nanoseconds until a thread that sleeps has begun to compute, and is seen to have: by the system's futexes."""
+        return self._figure("wake")
 
-    def _grain(self, nanoseconds: float) -> int:
-        return 1 << round(math.log2(nanoseconds * self.elements * self.lanes / 16))
+    @property
+    def awake(self) -> float:
+        """Nanoseconds that a loop takes longer for being shared out to threads that have just computed another: by
+        OpenMP's library, with as many threads as there are."""
+        return self._figure("awake")
+
+    @property
+    def elements(self) -> float:
+        """Operations on elements a nanosecond, of one core, from its own cache, a load and a store being one each."""
+        return self._figure("elements")
+
+    @property
+    def far_read(self) -> float:
+        """How many times as long products take whose left operand streams from beyond a core's own cache."""
+        return self._figure("far_read")
+
+    @property
+    def foreign_read(self) -> float:
+        """Nanoseconds that an element takes longer to read, in order, if another core has written it last."""
+        return self._figure("foreign_read")
+
+    @property
+    def near_store(self) -> float:
+        """Nanoseconds of an element that is copied to a line of its own, all of which stay in a core's own cache."""
+        return self._figure("near_store")
+
+    @property
+    def far_store(self) -> float:
+        """The same if the lines are on pages of their own, beyond the own cache."""
+        return self._figure("far_store")
+
+    def grain(self, awake: bool) -> int:
+        """Work, in operations on elements, that one thread should have at least: below it, sharing out costs more
+        than it brings. Rounded to a power of two, as is ``product_grain``.
+
+        Whether other threads sleep when a loop begins is not known: they do so some milliseconds after the last one,
+        and what runs in between is the program's. If they do, sharing out pays from ``wake`` on, if not, from ``awake``
+        on. Between the two, at their geometric mean, a wrong guess costs at most the root of their ratio.
+
+        Args:
+            awake: whether other, larger kernels keep the threads awake.
+        """
+        return 1 << round(math.log2(self._thread_cost(awake) * self.elements))
+
+    def product_grain(self, awake: bool) -> int:
+        """The same in products of a template."""
+        return 1 << round(math.log2(self._thread_cost(awake) * self.costs.product_rate))
+
+    def _thread_cost(self, awake: bool) -> float:
+        return self.awake if awake else math.sqrt(self.wake * self.awake)
 
     # ---------------------------------------------------------------- what stays near
     @property
@@ -174,10 +222,12 @@ class TargetInfo:
             f"caches: {p.l1.size >> 10} KB, {p.l2.size >> 10} KB for {p.l2.sharers}, {l3}; {p.cores} cores, "
             f"{p.siblings} logical processors each",
         ]
-        numbers = [f.name for f in dataclasses.fields(self)][3:]
-        numbers += ["grain", "grain_awake", "own_cache", "far_left", "near_panels", "near_planes", "near_result",
-                    "near_row", "near_pixels", "near_vector", "strip", "near_lines", "far_stores"]
+        numbers = [f.name for f in dataclasses.fields(self)][4:]
+        numbers += [*FIGURES, "own_cache", "far_left", "near_panels", "near_planes", "near_result", "near_row",
+                    "near_pixels", "near_vector", "strip", "near_lines", "far_stores"]
         lines += [f"{name} = {getattr(self, name)}" for name in numbers]
+        lines += [f"{name} = {of(False)}, of threads that are awake {of(True)}"
+                  for name, of in (("grain", self.grain), ("product_grain", self.product_grain))]
         if config.target:
             lines.append(f"config.target: {config.target}")
         return "\n".join(lines)
@@ -213,10 +263,12 @@ def with_values(info: TargetInfo, values: dict[str, float]) -> TargetInfo:
     p = dataclasses.replace(p, l1=l1, l2=l2, l3=l3, cores=int(known.pop("cores", p.cores)))
     names = {f.name for f in dataclasses.fields(Costs)}
     costs = {name: known.pop(name) for name in list(known) if name in names}
+    figures = {**dict(info.known_figures), **{name: float(known.pop(name)) for name in list(known) if name in FIGURES}}
     numbers = {name: int(v) if name == "pages" else float(v) for name, v in known.items()}
     if costs:
         before = TYPICAL if costs.keys() == names else info.costs
         info = dataclasses.replace(info, known_costs=dataclasses.replace(before, **costs))
+    info = dataclasses.replace(info, known_figures=tuple(sorted(figures.items())))
     return dataclasses.replace(info, processor=p, **numbers)  # type: ignore[arg-type]
 
 
@@ -227,6 +279,11 @@ def _costs_here(own: Processor, simd: str) -> Costs:
     return costs
 
 
-NAMES = ("l1", "l2", "l2_ways", "l3", "cores", *(f.name for f in dataclasses.fields(Costs)), "far_read", "foreign_read",
-         "wake", "awake", "library_call", "elements", "pages")
+@functools.lru_cache(maxsize=64)
+def _figure_here(name: str, info: TargetInfo, threads: int) -> float:
+    return core_costs.figure_of(name, info.processor, info.simd, info.own_cache, threads)
+
+
+NAMES = ("l1", "l2", "l2_ways", "l3", "cores", *(f.name for f in dataclasses.fields(Costs)), *FIGURES, "library_call",
+         "library_sharing", "convolution_share", "product_share", "pages")
 """Of ``config.target``."""

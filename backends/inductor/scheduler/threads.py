@@ -41,7 +41,8 @@ MAX_PANEL = 64
 BLOCK, STRIP_SLACK = 48, 8
 # The fewest rows of a strip of ``panels.h``.
 LEAST_STRIP = 4
-# Packing of the left operand is to cost at most this part of its products, if there are columns enough.
+# Packing of the left operand is to cost at most this part of its products, if there are columns enough: a bound on the
+# loss, whatever packing costs here.
 PACKING_SHARE = 0.02
 # Up to so many columns beyond whole vectors are sums of their own (``panels.h``).
 FEW = 4
@@ -121,7 +122,7 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         # What follows a 1x1 convolution goes through its results by channels as a rule, and finds them in the thread's
         # own cache if they are shared out so.
         few = threads > 1 and _number(volume(contraction.columns)) <= info.near_pixels
-        by_rows = _by_rows(contraction, threads, 0, info, info.foreign_read if few else 1.0)
+        by_rows = _by_rows(contraction, threads, 0, info, _foreign(contraction, threads, info) if few else 1.0)
         return WorkSharing(by_rows, threads, _rounded(_number(contraction.depth), MAX_LANES), direct=True)
     packing = info.costs.pack_lines if right.line == 1 else info.costs.pack_columns
     again = _packed_again(contraction, threads, group * info.panel, info) if group else 1.0
@@ -213,6 +214,13 @@ def _by_rows(contraction: Contraction, threads: int, packing: float, info: Targe
     by_rows = _longest_share_of_rows(contraction, threads, packing, info)
     by_panels = _longest_share_of_panels(contraction, threads, info)
     return by_rows < by_panels * foreign
+
+
+def _foreign(contraction: Contraction, threads: int, info: TargetInfo) -> float:
+    """How many times as long a product takes together with the reading of its results, but for those that the thread
+    itself has written, if each thread finds some of each in other cores' caches."""
+    depth = _number(contraction.depth)
+    return 1 + info.foreign_read * info.costs.product_rate * (threads - 1) / threads / depth
 
 
 def _is_direct(contraction: Contraction, right: Matrix, info: TargetInfo) -> bool:

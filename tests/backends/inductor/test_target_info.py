@@ -7,8 +7,9 @@ import pytest
 from processors import ALL, ARM, DESKTOP, EPYC, ICE_LAKE, XEON
 
 from dynamo_lite import config, log
-from dynamo_lite.backends.inductor import machine_costs, processor, target_info
+from dynamo_lite.backends.inductor import core_costs, machine_costs, processor, target_info
 from dynamo_lite.backends.inductor.codegen.cpp import libraries
+from dynamo_lite.backends.inductor.core_costs import FIGURES
 from dynamo_lite.backends.inductor.ir import contraction as templates
 from dynamo_lite.backends.inductor.ir.contraction import Patches
 from dynamo_lite.backends.inductor.machine_costs import Costs
@@ -83,14 +84,19 @@ def test_the_machine_that_constants_were_once_fitted_to():
     assert (EPYC.far_left, EPYC.near_result, EPYC.near_row) == (2 << 20, 512 << 10, 64 << 10)
     assert (EPYC.near_pixels, EPYC.near_planes, EPYC.strip, EPYC.near_vector) == (4096, 160 << 10, 2048, 1 << 20)
     assert EPYC.near_lines == ((4 << 10, 64), (128 << 10, 4))
-    assert (EPYC.grain, EPYC.grain_awake) == (65536, 16384)
+    assert (EPYC.grain(False), EPYC.grain(True)) == (32768, 16384)
+    assert (EPYC.product_grain(False), EPYC.product_grain(True)) == (1 << 18, 1 << 17)
 
 
 def test_others():
     assert (XEON.own_cache, XEON.far_left, XEON.near_pixels) == (2 << 20, 4 << 20, 8192)
-    assert XEON.near_lines[1] == (128 << 10, 8) and XEON.strip == 3072 and XEON.grain == EPYC.grain
+    assert XEON.near_lines[1] == (128 << 10, 8) and XEON.strip == 3072
     assert ICE_LAKE.own_cache == 1280 << 10, "two logical processors of one core share all of it"
-    assert DESKTOP.grain < EPYC.grain, "narrower vectors take longer for as much work"
+    slow = target_info.with_values(EPYC, {"elements": 2})
+    assert slow.grain(False) < EPYC.grain(False), "what takes longer for as much work is shared out earlier"
+    assert slow.product_grain(False) == EPYC.product_grain(False)
+    sleepy = target_info.with_values(EPYC, {"wake": 26000})
+    assert sleepy.grain(False) == 2 * EPYC.grain(False) and sleepy.grain(True) == EPYC.grain(True)
     assert ARM.own_cache == 1 << 20
 
 
@@ -184,6 +190,84 @@ def test_without_a_probe_typical_costs_count(measurements, monkeypatch):
     monkeypatch.setattr(machine_costs.prebuilt, "find", lambda *args: None)
     assert machine_costs.costs_of(processor.this_processor(), "avx2") == machine_costs.TYPICAL
     assert machine_costs.costs_of(processor.this_processor(), "scalar") == machine_costs.TYPICAL
+
+
+# ---------------------------------------------------------------- of cores
+@pytest.fixture
+def figures(tmp_path, monkeypatch):
+    """What has been measured, with an empty cache folder."""
+    asked, samples = [], core_costs._samples
+    monkeypatch.setattr(core_costs, "_samples", lambda figure, *rest: asked.append(figure) or samples(figure, *rest))
+    target_info._figure_here.cache_clear()
+    with config.patch(cache_dir=str(tmp_path / "cache"), cpp_simd="avx2"):
+        yield asked
+    target_info._figure_here.cache_clear()
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_are_measured_when_they_are_needed_and_kept(figures, tmp_path, name):
+    own = dataclasses.replace(processor.this_processor(), cores=2)
+    first = core_costs.figure_of(name, own, "avx2", 512 << 10, 2)
+    figure = FIGURES[name]
+    assert figures == [figure] and 0 <= first <= 2 * figure.most
+    kept = list(Path(tmp_path / "cache").rglob("*.core"))
+    again = core_costs.figure_of(name, own, "avx2", 512 << 10, 2)
+    # A machine that others keep busy tells nothing: the typical one counts, and is not kept.
+    assert (again == first and len(figures) == 1) if kept else (first == figure.typical and len(figures) == 2)
+    if kept:
+        assert kept[0].stat().st_mode & 0o077 == 0
+        kept[0].write_bytes(b"?")
+        core_costs.figure_of(name, own, "avx2", 512 << 10, 2)
+        assert len(figures) == 2
+
+
+def test_a_decision_measures_what_it_needs(figures):
+    info = target_info.TargetInfo(dataclasses.replace(processor.this_processor(), cores=2), "avx2")
+    assert not figures
+    assert info.near_store > 0
+    assert figures == [FIGURES["near_store"]]
+    with_some = target_info.with_values(info, {"wake": 5000, "awake": 1000, "elements": 8})
+    assert with_some.grain(False) == 1 << 14 and figures == [FIGURES["near_store"]]
+
+
+def test_figures_are_coarse_steps():
+    def of(name, *values):
+        return core_costs.rounded(name, list(values))
+
+    assert of("wake", *[6000.0] * 8) == of("wake", *[6700.0] * 8) == 5793.0
+    assert of("wake", *[8200.0] * 8) == 8192.0
+    assert of("elements", *[0.1] * 8) == 11.31 and of("elements", *[0.03] * 8) == 32.0
+    assert of("far_read", 1.05, 1.05) == pytest.approx(1.0442, abs=1e-4) and of("far_read", 0.9, 1.2) == 1.0
+    assert of("foreign_read", *[0.0] * 8) == 0.0 and of("foreign_read", *[0.03] * 8) == 0.03125
+    # The lower quartile: what else runs makes some samples larger.
+    assert of("awake", *[900.0] * 3, *[9e6] * 5) == 1024.0
+
+
+@pytest.mark.parametrize("name, samples", [
+    ("wake", []), ("wake", [6000.0] * 3), ("wake", [4e6] * 8), ("wake", [1.0] * 8), ("elements", [0.0] * 8),
+    ("elements", [float("inf")] * 8), ("far_read", [9.0, 9.0]), ("foreign_read", [float("nan")] * 8)])
+def test_what_noise_makes_implausible_counts_for_nothing(caplog, name, samples):
+    log.set_logs(targets=True)
+    try:
+        assert core_costs.rounded(name, samples) is None
+    finally:
+        log.set_logs()
+    assert f"{name} counts as {FIGURES[name].typical}" in caplog.text
+
+
+def test_nothing_is_measured_of_one_thread(figures):
+    own = processor.this_processor()
+    for name in ("wake", "awake", "foreign_read"):
+        for cores, threads in ((1, 2), (2, 1)):
+            alone = dataclasses.replace(own, cores=cores, siblings=1)
+            assert core_costs.figure_of(name, alone, "avx2", 512 << 10, threads) == FIGURES[name].typical
+    assert not figures
+
+
+def test_without_a_library_typical_figures_count(figures, monkeypatch):
+    monkeypatch.setattr(core_costs.prebuilt, "find", lambda *args: None)
+    own = dataclasses.replace(processor.this_processor(), cores=2)
+    assert all(core_costs.figure_of(name, own, "avx2", 512 << 10, 2) == f.typical for name, f in FIGURES.items())
 
 
 def test_the_log_tells_the_description(caplog):

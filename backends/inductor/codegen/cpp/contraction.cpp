@@ -50,7 +50,7 @@ static void decide(Contraction& c) {
             again = (1 + cost / least(all < panel ? panel : all, columns)) / (1 + cost / columns);
         }
         packing = c.direct ? 0 : c.right.line == 1 ? c.costs.pack_lines : c.costs.pack_columns;
-        foreign = c.direct && threads > 1 && c.columns <= c.costs.near_pixels ? c.costs.foreign_read : 1.0;
+        foreign = c.direct && threads > 1 && c.columns <= c.costs.near_pixels ? 1 + c.costs.foreign_read * (threads - 1) / threads / c.depth : 1.0;
     }
     c.by_rows = share_of_rows(c, threads, left, packing) < share_of_panels(c, threads, left) * foreign * again;
     if (!windows && !c.direct) {

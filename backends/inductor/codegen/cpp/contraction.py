@@ -25,9 +25,6 @@ from dynamo_lite.backends.inductor.target_info import TargetInfo
 MAX_BATCH_DIMS = 3
 # With less to compute for a line, arrays of what was computed cost more.
 MIN_FACTOR_COST = 8
-# Products are computed so many times faster than operations on elements that are in memory, by the libraries' names.
-PRODUCTS_A_GRAIN = {"products": 8, "depthwise": 1}
-
 
 def library_of(contraction: Contraction) -> str:
     """Which of ``libraries.LIBRARIES`` computes it."""
@@ -74,7 +71,7 @@ class ContractionKernel(CppKernel):
             self.line(f"c.packing = {sharing.packing!r};")
             self._costs()
         products = " * ".join(f"({index_text(n, {})})" for n in (batches, rows, columns, c.depth))
-        self.line(f"c.work = (i64){products}, c.threads = threads_for(c.work, {self._products_a_grain()});")
+        self.line(f"c.work = (i64){products}, c.threads = threads_for(c.work, {self.grain});")
         self.line(f"c.workspace = {self._pointer(t.workspace)};")
         self._result()
         tile = "i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, i64 pitch"
@@ -87,19 +84,23 @@ class ContractionKernel(CppKernel):
         info = self.info
         (period, places), (cache_period, ways) = info.near_lines
         own = info.costs
-        numbers = (own.pack_lines, own.pack_columns, info.far_read, info.foreign_read, own.left_lines, own.left_columns,
+        foreign = info.foreign_read * own.product_rate
+        numbers = (own.pack_lines, own.pack_columns, info.far_read, foreign, own.left_lines, own.left_columns,
                    own.strided_left, own.streamed_left)
         text = ", ".join(map(repr, numbers))
         self.line(f"c.costs = {{{text}, {info.far_left}, {info.near_pixels}, {{{{{period}, {places}}}, "
                   f"{{{cache_period}, {ways}}}}}}};")
 
-    def _products_a_grain(self) -> int:
-        return PRODUCTS_A_GRAIN[library_of(self.tiles.contraction)] * self.info.grain
+    def _least(self, awake: bool) -> int:
+        # A depthwise convolution's product loads what it multiplies, as an operation on elements does.
+        assert self.kernel.tiles is not None
+        depthwise = library_of(self.kernel.tiles.contraction) == "depthwise"
+        return self.info.grain(awake) if depthwise else self.info.product_grain(awake)
 
     def keeps_awake(self) -> bool:
         c = self.tiles.contraction
         products = ix.product((volume(c.batch), volume(c.rows), volume(c.columns), c.depth))
-        return isinstance(products, int) and products >= 2 * self._products_a_grain()
+        return isinstance(products, int) and products >= 2 * self._least(False)
 
     def _result(self) -> None:
         """Where results go, if they stand in plain lines and do not stay in a core's own cache: only then is it worth

@@ -54,7 +54,7 @@ class CppKernel(ScanBody):
         wide = any(n.dtype.itemsize == 8 for n in in_vectors) or not all(positions.values())
         self.info = info
         self.L = max(info.lanes // 2, 4) if wide else info.lanes
-        self.grain = info.grain
+        self.grain = self._least(False)
         self._acc_names: dict[str, str] = {}
 
     @staticmethod
@@ -113,9 +113,17 @@ class CppKernel(ScanBody):
     def _serial_outer(self) -> tuple[ix.Var, ...]:
         return self.kernel.outer[:-1] if self.vector_outer else self.kernel.outer
 
+    def _least(self, awake: bool) -> int:
+        """Work, in its own units, that a thread should have at least."""
+        return self.info.grain(awake)
+
     def keeps_awake(self) -> bool:
         """Whether it is certain to run in several threads."""
-        return self.work.isdigit() and int(self.work) >= 2 * self.info.grain
+        return self.work.isdigit() and int(self.work) >= 2 * self._least(False)
+
+    def stay_awake(self) -> None:
+        """Others of its file are certain to keep threads awake."""
+        self.grain = self._least(True)
 
     def _may_be_parallel(self) -> bool:
         return not self.work.isdigit() or int(self.work) >= 2 * self.grain

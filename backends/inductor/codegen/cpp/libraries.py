@@ -14,7 +14,8 @@ from pathlib import Path
 LIBRARIES = {
     "products": ("tiles.h", "panels.h", "packed.h", "contraction.cpp", "alone.cpp"),
     "depthwise": ("tiles.h", "depthwise.cpp"),
-    "probe": ("tiles.h", "panels.h", "probe.cpp"),
+    "probe": ("tiles.h", "panels.h", "measuring.h", "probe.cpp"),
+    "cores": ("tiles.h", "panels.h", "measuring.h", "cores.cpp"),
 }
 
 

@@ -4,21 +4,6 @@
 // `room`: so many floats, at least 1 << 19. `out`: nanoseconds of a product (one of the tile's, both operands packed), of an element that is packed
 // from lines, packed from columns, copied by im2col, of an element of the left operand that is packed from lines and from columns, of a product
 // whose left operand is read where its depth is strided, and where it is not.
-template <class F> static double least_time(int samples, const F& work) {
-    work();
-    i64 best = (i64)1 << 62;
-    for (int k = 0; k < samples; ++k) {
-        const i64 begin = nanoseconds();
-        work();
-        const i64 took = nanoseconds() - begin;
-        if (took < best) best = took;
-    }
-    return (double)best;
-}
-template <bool PACKED> static void multiply(const float* left, i64 line, i64 step, i64 rows, i64 depth, const float* packed, float* tile) {
-    for (i64 r = 0; r + ROWS <= rows; r += ROWS)
-        tile_product<ROWS, CV, false, PACKED>(left + (PACKED ? r * depth : r * line), line, step, ROWS * line, ROWS, packed, packed_places.at, 0, depth, tile + r % block * panel, false);
-}
 // Of a left operand that is neither packed nor small: lines of `line` elements, as of a layer with so many.
 static void probe_left(float* source, i64 elements, float* packed, double* out) {
     alignas(64) float tile[block * panel];

@@ -7,7 +7,7 @@ the same again. With ``exact`` (``mode="max-autotune"``) each product is measure
 fused behind our loops, and goes through memory once more behind the library's: that counts against it.
 
 One thread computes what is measured, and its own time counts: several would wait for one another where other processes
-keep them from running, and what they found would be kept. What several gain is ``SHARED``.
+keep them from running, and what they found would be kept. What several gain is ``library_sharing`` of ``TargetInfo``.
 
 Invariant: measurements are of memory of their own; what is decided changes a result's last bits, and nothing else.
 """
@@ -36,12 +36,8 @@ _SUFFIX = ".product"
 SIZES = (16, 128, 1024)
 """Rows, columns and depths of products that stand for others; larger ones take as long for as much work."""
 MARGIN = 1.1
-"""The library has to be faster by this: two measurements of the same differ by as much where other processes take from
-the caches."""
-SHARED = 1.1
-"""So much less do several threads gain in the library than in our loops, where each packs what it reads. Chosen after
-33 products on one processor (AMD EPYC, AVX2, 2 cores; 8000 x 512 x 256: 1.12 to 1.2), not measured on the machine at
-hand."""
+"""The library has to be faster by this, on any processor: what other processes take from the caches has two
+measurements of the same differ by as much."""
 CALLS = 10
 """What one thread does in the time of so many calls of the library is ours: each would cost it a tenth and more, and
 so short a time can't be measured well."""
@@ -91,7 +87,7 @@ class ProductTimes:
         # Written and read once more, as packing reads and writes.
         passed = 2 * costs.pack_lines * rows * columns / (costs.product_rate * self.threads) if follows else 0.0
         ours, library = times.ours * scale, times.library * scale + self.info.library_call + passed
-        chosen = ours > MARGIN * (SHARED if self.threads > 1 else 1.0) * library
+        chosen = ours > MARGIN * (self.info.library_sharing if self.threads > 1 else 1.0) * library
         log.artifact("tuning").info(
             "%s x %s x %s: %s; ours %.0f us, the library's %.0f us%s", rows, depth, columns,
             "the library" if chosen else "ours", ours / 1e3, library / 1e3,

@@ -32,7 +32,8 @@ def write_source(kernels: Sequence[Kernel], info: TargetInfo) -> tuple[str, list
     writers = [(CppKernel if kernel.tiles is None else ContractionKernel)(kernel, _SYMBOL, info) for kernel in kernels]
     awake = sum(writer.keeps_awake() for writer in writers)
     for kernel, writer in zip(kernels, writers):
-        writer.grain = info.grain_awake if awake > writer.keeps_awake() else info.grain
+        if awake > writer.keeps_awake():
+            writer.stay_awake()
         text = writer.write()
         functions |= writer.functions
         name = names.setdefault(text, f"kernel{len(names)}")
