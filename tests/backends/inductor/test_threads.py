@@ -144,3 +144,89 @@ def test_pieces_of_packed_operands():
     """A panel of AVX2's is in the first cache with 256 lines, one of AVX-512's in the second with any."""
     assert [chunk_depth(info) for info in (EPYC, XEON, DESKTOP, ARM)] == [512, 512, 256, 256]
     assert EPYC.near_panels == 8 << 20 and DESKTOP.near_panels == 1 << 20
+
+
+# ---------------------------------------------------------------- as many processors as there may be
+THREADS = [1, 2, 8, 64]
+
+
+def bounds(n, unit, threads):
+    """Of the parts into which ``parallel`` (``threads.h``) divides a range."""
+    units = -(-n // unit)
+    return [(units * t // threads * unit, min(units * (t + 1) // threads * unit, n)) for t in range(threads)]
+
+
+def parts(c, sharing, threads, info):
+    """What each thread computes, as ``contraction.cpp`` shares it out: rows and columns."""
+    rows, columns = (v[0].size for v in (c.rows, c.columns))
+    if sharing.by_rows:
+        return [((begin, end), (0, columns)) for begin, end in bounds(rows, 16 if c.transposed else 2, threads)]
+    panels = -(-columns // info.panel)
+    return [((0, rows), (begin * info.panel, min(end * info.panel, columns)))
+            for begin, end in bounds(panels, 1, threads)]
+
+
+LAYERS = {  # rows, columns, depth; windows: channels, size, kernel, stride
+    "BERT, 128 tokens": (768, 128, 768), "BERT, widening": (3072, 128, 768), "BERT, narrowing": (768, 128, 3072),
+    "logits": (50257, 128, 768), "square": (1024, 1024, 1024), "ResNet, 56 x 56": (64, 3136, 64),
+    "ResNet, 7 x 7": (2048, 49, 512), "3 x 3, 56 x 56": (64, 3136, (64, (56, 56), 3)),
+    "3 x 3, 14 x 14": (256, 196, (256, (14, 14), 3)), "3 x 3, 7 x 7": (512, 49, (512, (7, 7), 3)),
+    "7 x 7, stride 2": (64, 12544, (3, (224, 224), 7, 2)),
+}
+
+
+def layer(rows, columns, depth, transposed=False):
+    if isinstance(depth, tuple):
+        return contraction(rows, columns, depth[0] * depth[2] ** 2, patches(*depth))
+    return contraction(rows, columns, depth, transposed=transposed)
+
+
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("name", LAYERS)
+def test_shares_of_layers(name, threads):
+    """On the Xeon with so many processors no thread has more than half as much again as the mean, or else each has a
+    tile's width of what splits finer."""
+    info = dataclasses.replace(XEON, processor=dataclasses.replace(XEON.processor, cores=threads))
+    rows, columns, _ = LAYERS[name]
+    made = layer(*LAYERS[name])
+    sharing = share_work(made, threads, info)
+    shares = [(r1 - r0) * (c1 - c0) for (r0, r1), (c0, c1) in parts(made, sharing, threads, info)]
+    assert sum(shares) == rows * columns
+    finest = min(2 * columns, rows * info.panel)
+    assert max(shares) <= max(1.5 * rows * columns / threads, finest)
+
+
+@pytest.mark.parametrize("info", [XEON, DESKTOP], ids=lambda info: info.simd)
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_no_two_threads_write_one_line_of_a_products_results(info, threads, transposed):
+    """Where lines of the result are whole lines of the caches, as layers of multiples of 16 have them."""
+    for rows, columns, depth in ((768, 128, 768), (208, 3136, 64), (2048, 48, 512), (1040, 16, 16)):
+        made = contraction(rows, columns, depth, transposed=transposed)
+        written = []
+        for (r0, r1), (c0, c1) in parts(made, share_work(made, threads, info), threads, info):
+            lines, (first, last), length = (r0, r1), (c0, c1), columns
+            if transposed:
+                lines, (first, last), length = (c0, c1), (r0, r1), rows
+            own = set()
+            if first < last:
+                for line in range(*lines):
+                    own.update(range((line * length + first) * 4 // 64, ((line * length + last) * 4 - 1) // 64 + 1))
+            written.append(own)
+        assert sum(map(len, written)) == len(set.union(*written)) == rows * columns * 4 // 64
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_shares_of_a_depthwise_convolution(threads):
+    """Channels, several at a time, or strips of them: ``depthwise.cpp`` shares out these."""
+    info = dataclasses.replace(XEON, processor=dataclasses.replace(XEON.processor, cores=threads))
+    for channels, side in ((72, 56), (240, 28), (480, 14), (960, 7)):
+        windows = dataclasses.replace(patches(1, (side, side), 3), each=1)
+        tile_rows, width, _, _ = windows.tiles(info.strip)
+        tiles = -(-side // tile_rows) * -(-side // width)
+        sizes = [end - begin for begin, end in bounds(channels * tiles, 1, threads)]
+        assert sum(sizes) == channels * tiles and max(sizes) - min(sizes) <= 1
+        assert max(sizes) <= max(1.8 * channels * tiles / threads, 1)
+        made = dataclasses.replace(contraction(channels, side * side, 9), right=windows)
+        sharing = share_work(made, threads, info)
+        assert sharing.slots == threads and not sharing.by_rows

@@ -1,4 +1,5 @@
 """How kernels' loops are shared out (``threads.h``): parts for any number of threads, and threads that have to wait."""
+import contextlib
 import ctypes
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 import dynamo_lite
 from dynamo_lite.backends.inductor import _runtime, codecache
 from dynamo_lite.backends.inductor.codegen.cpp import text
+from dynamo_lite.backends.inductor.codegen.cpp.kernel import WHOLE_LINES
 
 _ENTRIES = """
 #define ENTRY extern "C" __attribute__((visibility("default")))
@@ -19,6 +21,12 @@ ENTRY int is_alone_now(int loop, i64 work, i64 now) { return is_alone(states[loo
 ENTRY void alone_took(int loop, i64 work, i64 took) { was_alone(states[loop], work, took); }
 ENTRY void shared_took(int loop, i64 work, int threads, i64 begin, i64 end) {
     was_shared(states[loop], pause, work, threads, begin, end);
+}
+ENTRY int parts_of(i64 work) { return parts_for(work); }
+ENTRY void in_parts_of(i64 n, i64 unit, int parts, int threads, i64* found) {
+    in_parts(n, unit, parts, threads, n, [=](i64 begin, i64 end, int t) {
+        found[3 * t] = begin, found[3 * t + 1] = end, found[3 * t + 2] = omp_get_thread_num();
+    });
 }
 static SeenByWork places;
 ENTRY int place_is_alone_now(i64 work, i64 now) { return is_alone(places.of(work), pause, work, now); }
@@ -41,7 +49,20 @@ def library():
     made.place_is_alone_now.argtypes = made.place_alone_took.argtypes = [time, time]
     made.place_shared_took.argtypes = [time, ctypes.c_int, time, time]
     made.parts.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
+    made.in_parts_of.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
+    made.parts_of.argtypes = [ctypes.c_int64]
     return made
+
+
+@contextlib.contextmanager
+def threads_of(n):
+    """torch may use so many, more than the machine has if need be."""
+    had = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(had)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8, 64])
@@ -61,6 +82,41 @@ def test_parts_are_the_same_whatever_threads_there_are(library, n, unit, threads
             assert max(sizes) - min(sizes) <= 1
     finally:
         torch.set_num_threads(had)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8, 64])
+@pytest.mark.parametrize("n", [100_000, 1 << 20, 12_345_678])
+def test_shares_of_a_reduction(library, threads, n):
+    """Parts follow from the work alone; neighbours are the same thread's, and none has more than others by much. A
+    machine of 8 or 64 processors is simulated by as many threads."""
+    parts = library.parts_of(4 * n)
+    assert parts == min(64, 1 << ((4 * n) >> 15).bit_length() - 1)
+    found = (ctypes.c_int64 * (3 * parts))()
+    with threads_of(threads):
+        library.in_parts_of(n, 64, parts, threads, ctypes.addressof(found))
+    begins, ends, owners = found[::3], found[1::3], found[2::3]
+    assert begins[0] == 0 and ends[-1] == n and list(begins[1:]) == list(ends[:-1])
+    assert owners == sorted(owners), "neighbouring parts have the same owner"
+    used = min(threads, parts)
+    shares = {t: sum(e - b for b, e, o in zip(begins, ends, owners) if o == t) for t in set(owners)}
+    # One thread computes all parts where others had to wait for one just before (``Seen``).
+    assert len(shares) in (1, used)
+    assert max(shares.values()) <= 1.05 * n / len(shares)
+
+
+def test_few_operations_are_no_parts(library):
+    assert [library.parts_of(work) for work in (0, 65_535, 65_536, 1 << 40)] == [1, 1, 2, 64]
+
+
+@pytest.mark.parametrize("threads", [2, 8, 64])
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
+def test_no_two_threads_write_one_line_of_the_caches(library, threads, itemsize):
+    """Of loops whose vectors are shared out: their bounds are whole lines of any type."""
+    found = (ctypes.c_int64 * (2 * threads))()
+    library.parts(1_000_003, int(WHOLE_LINES), threads, ctypes.addressof(found))
+    lines = [set(range(begin * itemsize // 64, (end * itemsize - 1) // 64 + 1))
+             for begin, end in zip(found[::2], found[1::2])]
+    assert sum(map(len, lines)) == len(set.union(*lines))
 
 
 class Machine:
@@ -212,3 +268,42 @@ def test_results_do_not_depend_on_who_computes_the_parts(data):
     want = compiled(x)
     for _ in range(20):
         assert all(torch.equal(a, b) for a, b in zip(compiled(x), want))
+
+
+F = torch.nn.functional
+OF_ANY_NUMBER_OF_THREADS = {
+    "a whole tensor": lambda x, w, k: (x.sum(), x.exp().mean(), x.var(), x.amax(), x.argmax(), (x * x).sum()),
+    "few rows": lambda x, w, k: (x.view(3, -1).sum(1), x.view(3, -1).std(1), x.view(3, -1).argmin(1)),
+    "many rows": lambda x, w, k: (torch.softmax(x.view(600, -1), 1), F.layer_norm(x.view(600, -1), (512,))),
+    "columns": lambda x, w, k: (x.view(600, -1).sum(0), x.view(-1, 12).amax(0)),
+    "products": lambda x, w, k: (
+        x.view(600, -1) @ w, F.linear(x.view(600, -1)[:70], w.t()).relu(), x.view(600, -1).t() @ x.view(600, -1)),
+    "convolutions": lambda x, w, k: (
+        F.conv2d(x.view(12, 64, 20, 20), k), F.conv2d(x.view(12, 64, 20, 20), k[:, :, :1, :1]).sin(),
+        F.conv2d(x.view(12, 64, 20, 20), k[:64, :1], padding=1, groups=64)),
+}
+
+
+@pytest.mark.parametrize("kind", OF_ANY_NUMBER_OF_THREADS)
+def test_results_have_the_same_bits_for_any_number_of_threads(data, kind):
+    fn = OF_ANY_NUMBER_OF_THREADS[kind]
+    args = data.random(12 * 64 * 400), data.random(512, 300), data.random(96, 64, 3, 3)
+    found = []
+    for threads in (1, 2, 8, 64):
+        dynamo_lite.reset()
+        with threads_of(threads), torch.no_grad():
+            found.append(dynamo_lite.compile(fn)(*args))
+    for a, b in zip(found[0], fn(*args)):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+    for several in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], several))
+
+
+def test_results_have_the_same_bits_whatever_threads_cost(data):
+    """What is measured decides who computes a part, and not what the parts are."""
+    x, found = data.random(300_001), []
+    for wake in (1, 1e6):
+        dynamo_lite.reset()
+        with dynamo_lite.config.patch(target={"wake": wake, "awake": wake}), threads_of(2):
+            found.append(dynamo_lite.compile(lambda x: (x.sum(), x.exp().mean()))(x))
+    assert all(torch.equal(a, b) for a, b in zip(*found))

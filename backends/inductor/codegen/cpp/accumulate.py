@@ -185,32 +185,32 @@ class Accumulator:
             f"const i64 {self.result} = fold_position({value}, {at}, {better}, {self.name}_best);",
         ]
 
-    # ------------------------------------------------------------ threads
+    # ------------------------------------------------------------ parts
     def declare_parts(self) -> list[str]:
-        """One partial result for each thread; a thread that gets nothing to do leaves what changes nothing."""
-        lines = [f"{self.scalar} {self.name}_part[threads];"]
+        """One partial result for each part; one that has nothing to do leaves what changes nothing."""
+        lines = [f"{self.scalar} {self.name}_part[parts];"]
         clear = f"{self.name}_part[t] = {start(self.kind, self.dtype)};"
         if self.positions:
-            lines.append(f"i64 {self.name}_part_at[threads];")
+            lines.append(f"i64 {self.name}_part_at[parts];")
             clear += f" {self.name}_part_at[t] = {_NOWHERE['i64']};"
-        return [*lines, f"for (int t = 0; t < threads; ++t) {{ {clear} }}"]
+        return [*lines, f"for (int t = 0; t < parts; ++t) {{ {clear} }}"]
 
     def save_part(self) -> list[str]:
         if self.positions:
-            return [
-                f"{self.name}_part[thread] = {self.name}_best;",
-                f"{self.name}_part_at[thread] = {self.result};",
-            ]
-        return [f"{self.name}_part[thread] = {self.result};"]
+            at = self.result
+            if self.place == "i32":
+                at = f"{at} == {_NOWHERE['i32']} ? {_NOWHERE['i64']} : {at}"
+            return [f"{self.name}_part[part] = {self.name}_best;", f"{self.name}_part_at[part] = {at};"]
+        return [f"{self.name}_part[part] = {self.result};"]
 
     def join_parts(self) -> list[str]:
-        """The finished value from the threads' results, in the order of the threads."""
-        part, loop = f"{self.name}_part", "for (int t = 1; t < threads; ++t)"
+        """The finished value from the parts' results, in their order."""
+        part, loop = f"{self.name}_part", "for (int t = 1; t < parts; ++t)"
         if not self.positions:
             joined = self.join(self.result, f"{part}[t]")
             return [f"{self.scalar} {self.result} = {part}[0];", f"{loop} {self.result} = {joined};"]
         best = f"{self.name}_best"
-        # A thread's elements come after those of the threads before it.
+        # A part's elements come after those of the parts before it.
         nowhere = _NOWHERE["i64"]
         test = f"{part}_at[t] != {nowhere} && ({self.result} == {nowhere} || {self.better(f'{part}[t]', best)})"
         return [

@@ -175,6 +175,6 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
                 }
     };
     const int threads = c.threads < c.slots ? c.threads : c.slots;
-    if (c.by_rows) parallel(c.rows, c.transposed ? CL : 2, threads, c.work, [=, &c](i64 begin, i64 end, int thread) { products(0, panels, begin, end, thread); }, *c.seen, *c.pause);
+    if (c.by_rows) parallel(c.rows, c.transposed ? widest_lanes : 2, threads, c.work, [=, &c](i64 begin, i64 end, int thread) { products(0, panels, begin, end, thread); }, *c.seen, *c.pause);
     else parallel(panels, 1, threads, c.work, [=, &c](i64 begin, i64 end, int thread) { products(begin, end, 0, c.rows, thread); }, *c.seen, *c.pause);
 }

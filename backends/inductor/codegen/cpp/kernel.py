@@ -6,8 +6,8 @@ alive, so that the tail is the same text as the rest. Work is spread over thread
 otherwise stage by stage over the inner loop, partial results of reductions being joined in the order of the threads.
 
 Invariant: every element is computed by the same sequence of operations wherever it stands, in the tail too; results
-depend on the parts into which work is divided only as far as the order of a reduction's partial sums goes, and not on
-how many threads compute those.
+depend on the parts into which a reduction is divided, which follow from its size, and not on how many threads compute
+those.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 # Outer loops of at least so many iterations are what threads share; with fewer, the inner loop is.
 MIN_OUTER_PARALLEL = 8
+# As in ``threads.h``.
+LEAST_PART = 1 << 15
+# Elements of any type that are whole lines of the caches, which no two threads write then; of whole vectors, too.
+WHOLE_LINES = "64"
 # Longer sums are cascades of sums of so many vectors, the length that eager's have.
 CHAIN = 16
 # From this cost on, two vectors are computed side by side.
@@ -81,9 +85,10 @@ class CppKernel(ScanBody):
             kind = f"{'' if b in self.kernel.outputs else 'const '}{STORAGE[buffer.dtype]}*"
             self.line(f"{kind} const p{k} = ({kind})a{k};")
 
-    def open_threads(self, volume: str, unit: str, capture: str) -> None:
-        """A loop over parts of a range, one for each thread."""
-        self.open(f"parallel({volume}, {unit}, threads, work, [{capture}](i64 begin, i64 end, int thread) NOINLINE")
+    def open_threads(self, volume: str, unit: str, capture: str, parts: str = "threads") -> None:
+        """A loop over parts of a range, one for each thread, or as many as ``parts`` says."""
+        call = f"parallel({volume}, {unit}" if parts == "threads" else f"in_parts({volume}, {unit}, {parts}"
+        self.open(f"{call}, threads, work, [{capture}](i64 begin, i64 end, int part) NOINLINE")
         self._pointers()
 
     def _hoist(self) -> None:
@@ -128,6 +133,13 @@ class CppKernel(ScanBody):
     def _may_be_parallel(self) -> bool:
         return not self.work.isdigit() or int(self.work) >= 2 * self.grain
 
+    def _has_parts(self) -> bool:
+        """Whether something is reduced along its inner loop in parts (``parts_for`` in ``threads.h``): that does not
+        depend on what threads cost."""
+        enough = not self.work.isdigit() or int(self.work) >= 2 * LEAST_PART
+        return enough and not self.vector_outer and not self.kernel.scratch and any(
+            isinstance(s, Accumulate) for s in self.kernel.statements())
+
     def _outer_loops(self) -> None:
         outer = self._serial_outer()
         volume = ix.product(v.size for v in outer)
@@ -139,9 +151,9 @@ class CppKernel(ScanBody):
             self.open_threads(index_text(volume, {}), "1", "=")
             self._flat_loop(outer, "begin", "end", parallel_inner=False)
             self.close("});")
-        elif parallel:
+        elif parallel or self._has_parts() and not (outer and long_outer):
             self.line(f"const i64 work = {self.work};")
-            self.line(f"const int threads = threads_for(work, {self.grain});")
+            self.line(f"const int threads = threads_for(work, {self.grain}), parts = parts_for(work);")
             self._nested(outer, 0, parallel_inner=True)
         else:
             self._nested(outer, 0, parallel_inner=False)
@@ -188,7 +200,7 @@ class CppKernel(ScanBody):
         name = self._name(v)
         begin, end = "0", self._size(v)
         if parallel_inner:
-            self.open_threads(end, "L", "&")
+            self.open_threads(end, WHOLE_LINES, "&")
             begin, end = "begin", "end"
         self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {name}, auto m")
         self._v = v
@@ -307,7 +319,7 @@ class CppKernel(ScanBody):
         if not parallel or not stage.free:
             self._ordered_loops(stage, stage.inner, "0", self._size(stage.inner[-1]))
             return
-        self.open_threads(self._size(stage.inner[-1]), "L", "&")
+        self.open_threads(self._size(stage.inner[-1]), WHOLE_LINES, "&")
         self._ordered_loops(stage, stage.inner, "begin", "end")
         self.close("});")
 
@@ -357,10 +369,10 @@ class CppKernel(ScanBody):
         return self._cost(stage) >= MIN_PAIRED_COST and isinstance(v.size, int) and v.size >= 4 * self.L
 
     def _parallel_stage(self, stage: Stage, accumulators: list[Accumulator], along: bool) -> None:
-        unit = "L" if along and len(stage.inner) == 1 else "1"
+        unit = WHOLE_LINES if along and len(stage.inner) == 1 else "1"
         for a in accumulators:
             self.text(a.declare_parts())
-        self.open_threads(self._size(stage.inner[0]), unit, "&")
+        self.open_threads(self._size(stage.inner[0]), unit, "&", "parts" if accumulators else "threads")
         self._accumulation(stage, accumulators, along, ("begin", "end"))
         for a in accumulators:
             self.text(a.save_part())

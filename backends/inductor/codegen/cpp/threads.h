@@ -9,6 +9,14 @@ INLINE int threads_for(i64 work, i64 grain) {
     const int have = omp_get_max_threads();
     return most < have ? (int)most : have;
 }
+// In so many parts a reduction is made, whatever threads there are: the order of its additions follows from them. Of the work alone, so that results
+// are the same for any threads and any costs of waking them; a power of two, which most numbers of threads share out evenly.
+INLINE int parts_for(i64 work) {
+    constexpr i64 least_work = 1 << 15;  // what one part is at least: joining it costs a thousandth of that
+    int parts = 1;
+    while (parts < 64 && work >= 2 * parts * least_work) parts *= 2;
+    return parts;
+}
 struct timespec {
     long tv_sec, tv_nsec;
 };
@@ -82,30 +90,39 @@ static void was_shared(Seen& s, Pause& p, i64 work, int threads, i64 begin, i64 
     see(p.until, end + ((took - alone) << seen(p.tries)));
     see(p.tries, once_more(seen(p.tries))), see(p.lost, took - alone), see(p.saved, 0);
 }
-// The parts of a loop, shared out to threads. A loop's body stands behind a pointer, so that each file has one such function: a copy for
-// each loop is a third of a small file's compile time.
-static NOINLINE void share_out(const void* body, void (*run)(const void*, i64, i64, int), i64 n, i64 unit, int threads, i64 work, Seen& seen,
-                               Pause& pause) {
+// The parts of a loop, shared out to threads, neighbouring ones to the same. A loop's body stands behind a pointer, so that each file has one
+// such function: a copy for each loop is a third of a small file's compile time.
+static NOINLINE void share_out(const void* body, void (*run)(const void*, i64, i64, int), i64 n, i64 unit, int parts, int threads, i64 work,
+                               Seen& seen, Pause& pause) {
     const i64 units = (n + unit - 1) / unit, begin = nanoseconds();
-    const auto part = [=](int t) { run(body, units * t / threads * unit, least(units * (t + 1) / threads * unit, n), t); };
-    if (is_alone(seen, pause, work, begin)) {
-        for (int t = 0; t < threads; ++t) part(t);
-        was_alone(seen, work, nanoseconds() - begin);
+    const auto part = [=](int t) { run(body, least(units * t / parts * unit, n), least(units * (t + 1) / parts * unit, n), t); };
+    const bool alone = threads <= 1;
+    if (alone || is_alone(seen, pause, work, begin)) {
+        for (int t = 0; t < parts; ++t) part(t);
+        if (!alone) was_alone(seen, work, nanoseconds() - begin);
         return;
     }
 #pragma omp parallel num_threads(threads)
-    for (int t = omp_get_thread_num(), k = omp_get_num_threads(); t < threads; t += k) part(t);
+    for (int own = omp_get_thread_num(), k = omp_get_num_threads(), t = parts * own / k; t < parts * (own + 1) / k; ++t) part(t);
     was_shared(seen, pause, work, threads, begin, nanoseconds());
 }
-// f(begin, end, thread) over parts of range(n), one for each thread, whose bounds are multiples of `unit`. Each part is computed as if by
-// a thread of its own, however many there are. `work` is all that the kernel has to do, as threads_for was told.
-template <class F> static inline void parallel(i64 n, i64 unit, int threads, i64 work, const F& f, Seen& seen, Pause& pause) {
-    if (threads <= 1) f((i64)0, n, 0);
-    else share_out(&f, [](const void* f, i64 begin, i64 end, int thread) { (*(const F*)f)(begin, end, thread); }, n, unit, threads, work,
+// f(begin, end, part) over so many parts of range(n), whose bounds are multiples of `unit`, computed by `threads` of them, or by fewer. `work` is
+// all that the kernel has to do, as threads_for was told.
+template <class F> static inline void in_parts(i64 n, i64 unit, int parts, int threads, i64 work, const F& f, Seen& seen, Pause& pause) {
+    if (parts <= 1) f((i64)0, n, 0);
+    else share_out(&f, [](const void* f, i64 begin, i64 end, int part) { (*(const F*)f)(begin, end, part); }, n, unit, parts, threads, work,
                    seen, pause);
 }
-// Each place where this stands has seen what its own calls took.
+// One part for each thread.
+template <class F> static inline void parallel(i64 n, i64 unit, int threads, i64 work, const F& f, Seen& seen, Pause& pause) {
+    in_parts(n, unit, threads, threads, work, f, seen, pause);
+}
+// Each place where one of these stands has seen what its own calls took.
+template <class F> static inline void in_parts(i64 n, i64 unit, int parts, int threads, i64 work, const F& f) {
+    static SeenByWork places;
+    in_parts(n, unit, parts, threads, work, f, places.of(work), *dynamo_lite_pause);
+}
 template <class F> static inline void parallel(i64 n, i64 unit, int threads, i64 work, const F& f) {
     static SeenByWork places;
-    parallel(n, unit, threads, work, f, places.of(work), *dynamo_lite_pause);
+    in_parts(n, unit, threads, threads, work, f, places.of(work), *dynamo_lite_pause);
 }
