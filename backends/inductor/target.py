@@ -11,11 +11,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from dynamo_lite.backends.inductor.lowering.abilities import ALL, PRODUCTS, Abilities, Products
+from dynamo_lite.backends.inductor.lowering.abilities import ALL, PRODUCTS, Abilities, Convolution, Products
 from dynamo_lite.backends.inductor.scheduler.arrangement import Arrangement
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 
-__all__ = ["PRODUCTS", "Abilities", "Products", "Sources", "Target", "Tuning"]
+__all__ = ["PRODUCTS", "Abilities", "Convolution", "Products", "Sources", "Target", "Tuning"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Tuning:
     """What of a target's kernels is decided how, as options of ``compile`` have it.
 
     Attributes:
-        products: matrix products are the "library"'s, a "template"'s, whichever is "measured" to be faster, or by the
-            target's "rule".
+        products: matrix products are the "library"'s, a "template"'s, whichever is "measured" to be faster (the
+            convolutions of a CPU then, too), or by the target's "rule".
         blocks: sizes of blocks follow from a "rule", or are "measured".
         random: random numbers are drawn by the "library", or in the "kernels" that use them.
     """

@@ -36,6 +36,24 @@ class Products:
     faster: Callable[[Contraction, bool], bool] | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Convolution:
+    """Sizes of a convolution, as the operator has them, all of them known.
+
+    Attributes:
+        input, weight: shapes.
+        stride, padding, dilation: one number for each spatial dim.
+        groups: of channels.
+    """
+
+    input: tuple[int, ...]
+    weight: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+
 aten = torch.ops.aten
 PRODUCTS = frozenset({
     aten.linear.default, aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default})
@@ -53,6 +71,9 @@ class Abilities:
         device: the type of the device whose tensors kernels read and write; what others hold is the library's.
         gpu: the device, where reductions that would leave most of it idle are made in parts; None: none are.
         products: see there.
+        faster_convolution: whether the library is faster for a convolution of known sizes that a template can compute
+            as this contraction, and whether something follows it that the template would compute with it; None: the
+            template computes all that it can.
         random: whether kernels draw random numbers, from what ``device_random`` says; else the library draws them.
         near_vector: a matrix of at most so many elements is multiplied with a vector by a loop, a larger one by the
             library; None: any.
@@ -64,6 +85,7 @@ class Abilities:
     device: str = "cpu"
     gpu: GpuInfo | None = None
     products: Products = IN_VECTORS
+    faster_convolution: Callable[[Convolution, Contraction, bool], bool] | None = None
     near_vector: int | None = None
     random: bool = False
 

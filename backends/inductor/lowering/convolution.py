@@ -17,6 +17,7 @@ import torch
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import MAX_KERNEL_WIDTH, Contraction, Matrix, Patches
 from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.lowering.abilities import Convolution
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.layouts import same_strides
 from dynamo_lite.backends.inductor.lowering.products import Operand, emit_product, plus, product, suits, turned
@@ -70,8 +71,12 @@ def convolution(
         out = reshaped(g, out, out_shape)
     elif window.depthwise:
         out = _depthwise(g, input, weight, window, spatial)
+        if out is None:
+            return NotImplemented
     elif window.columns >= MIN_COLUMNS and window.group_out >= MIN_CHANNELS and window.reach < MAX_REACH:
         out = _grouped(g, input, weight, window, spatial)
+        if out is None:
+            return NotImplemented
     else:
         return NotImplemented
     if bias is not None:
@@ -164,7 +169,9 @@ def _contiguous(g: GraphLowering, x: TensorValue, dims: int) -> Operand:
 
 
 # ---------------------------------------------------------------- sums over channels
-def _grouped(g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Window, spatial: int) -> TensorValue:
+def _grouped(
+    g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Window, spatial: int
+) -> TensorValue | None:
     image = _contiguous(g, input, spatial)
     if image.stride[1] != w.height * w.width:
         image = _contiguous(g, input, input.ndim)
@@ -198,7 +205,20 @@ def _grouped(g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Wind
     contraction = Contraction(
         loop_vars((n, group)), loop_vars((channel,)), loop_vars((y, x)), w.depth, left, right, False
     )
+    if _is_for_library(g, w, contraction, spatial):
+        return None
     return emit_product(g, w.result(spatial), sizes, contraction, a, b, loop_vars(taps))
+
+
+def _is_for_library(g: GraphLowering, w: _Window, contraction: Contraction, spatial: int) -> bool:
+    faster = g.abilities.faster_convolution
+    if faster is None or not contraction.is_sized or not isinstance(w.batch, int):
+        return False
+    size, kernel, stride, padding, dilation = (
+        pair[2 - spatial:] for pair in ((w.height, w.width), w.kernel, w.stride, w.padding, w.dilation))
+    sizes = Convolution((w.batch, w.channels, *size), (w.groups * w.group_out, w.group_in, *kernel), stride, padding,
+                        dilation, w.groups)
+    return faster(sizes, contraction, g.is_read_on())
 
 
 def _pixel(
@@ -225,7 +245,9 @@ def _pixel(
 
 
 # ---------------------------------------------------------------- depthwise
-def _depthwise(g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Window, spatial: int) -> TensorValue:
+def _depthwise(
+    g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Window, spatial: int
+) -> TensorValue | None:
     image = _contiguous(g, input, spatial)
     if image.stride[1] != w.height * w.width:
         image = _contiguous(g, input, input.ndim)
@@ -253,4 +275,6 @@ def _depthwise(g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Wi
     outer = (image.stride[0],) * (not is_size(w.batch, 1))
     right = w.patches(image, outer, 1, each=w.group_out)
     contraction = Contraction(loop_vars((n,)), loop_vars((channel,)), loop_vars((y, x)), w.depth, left, right, False)
+    if _is_for_library(g, w, contraction, spatial):
+        return None
     return emit_product(g, w.result(spatial), sizes, contraction, a, b, loop_vars(loops))

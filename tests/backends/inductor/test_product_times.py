@@ -122,13 +122,13 @@ def test_measuring():
                       (80, 96, 300, 300, 1, 320, 1, True)):
         product_times._times.cache_clear()
         found = product_times._times(described, info)
-        if product_times._limit_threads() is None:
+        if product_times.limit_products() is None:
             assert found is None
         else:
             assert 0 < found.ours < 1e9 and 0 < found.library < 1e9
     assert torch.get_num_threads() == threads
     huge = (1 << 14, 16, 1 << 14, 1 << 14, 1, 1, 16, False)
-    assert product_times._measured(huge, "", info, product_times.share_work(contraction(8, 8, 8), 1, info)) is None
+    assert product_times._measured(huge, info, product_times.share_work(contraction(8, 8, 8), 1, info)) is None
 
 
 @pytest.mark.parametrize("left", [60.0, 1e-9], ids=["packed", "where it is"])
@@ -145,8 +145,8 @@ def test_a_product_alone_is_the_product(monkeypatch, left, form):
         return Times(1.0, 1.0)
 
     results, empty = [], torch.empty
-    monkeypatch.setattr(product_times, "_timed", timed)
-    monkeypatch.setattr(product_times, "_limit_threads", lambda: lambda n: n)
+    monkeypatch.setattr(product_times, "timed", timed)
+    monkeypatch.setattr(product_times, "limit_products", lambda: lambda n: n)
     monkeypatch.setattr(torch, "empty", lambda *args: results.insert(0, empty(*args).fill_(7)) or results[0])
     described = {
         "as it stands": (131, 259, 700, 700, 1, 1, 259, False), "strided": (131, 259, 700, 1, 131, 700, 1, False),
@@ -154,7 +154,7 @@ def test_a_product_alone_is_the_product(monkeypatch, left, form):
     with dynamo_lite.config.patch(target={"strided_left": left, "streamed_left": left}):
         info = target_info.current()
         sharing = product_times.share_work(product_times._contraction(described), 1, info)
-        product_times._measured(described, product_times.library_source("products", info.simd), info, sharing)
+        product_times._measured(described, info, sharing)
     torch.testing.assert_close(found["ours"], found["library"])
     assert found["ours"].eq(700 / 4).all()
     assert dataclasses.astuple(Times(1.0, 1.0)) == (1.0, 1.0)

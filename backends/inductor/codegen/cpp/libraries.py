@@ -13,7 +13,7 @@ from pathlib import Path
 # By name, the files of which each is made, behind ``vec.h``, ``threads.h`` and ``contraction.h``.
 LIBRARIES = {
     "products": ("tiles.h", "panels.h", "packed.h", "contraction.cpp", "alone.cpp"),
-    "depthwise": ("tiles.h", "depthwise.cpp"),
+    "depthwise": ("tiles.h", "depthwise.cpp", "alone.cpp"),
     "probe": ("tiles.h", "panels.h", "measuring.h", "probe.cpp"),
     "cores": ("tiles.h", "panels.h", "measuring.h", "cores.cpp"),
 }
@@ -33,18 +33,18 @@ def library_symbol(name: str, simd: str) -> str:
     return f"dynamo_lite_{name}_{simd}_{digest.hexdigest()[:16]}"
 
 
-def alone_symbol(simd: str) -> str:
-    """The entry of the library of products that computes one with nothing behind it (``alone.cpp``)."""
-    return library_symbol("products", simd) + "_alone"
+def alone_symbol(name: str, simd: str) -> str:
+    """The entry of a library of products that computes one with nothing behind it (``alone.cpp``)."""
+    return library_symbol(name, simd) + "_alone"
 
 
 def library_header(simd: str) -> str:
     """What a kernel file that calls a library needs."""
     names = "".join(f"#define {name.upper()} {library_symbol(name, simd)}\n" for name in LIBRARIES)
-    names += f"#define PRODUCTS_ALONE {alone_symbol(simd)}\n"
     return names + text("contraction.h")
 
 
 def library_source(name: str, simd: str) -> str:
     """One library's whole source."""
-    return text("vec.h") + text("threads.h") + library_header(simd) + "".join(map(text, LIBRARIES[name]))
+    own = f"#define WHOLE {library_symbol(name, simd)}\n#define ALONE {alone_symbol(name, simd)}\n"
+    return text("vec.h") + text("threads.h") + library_header(simd) + own + "".join(map(text, LIBRARIES[name]))

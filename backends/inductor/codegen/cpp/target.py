@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from dynamo_lite import config
+from dynamo_lite.backends.inductor.codegen.cpp.convolution_times import ConvolutionTimes
 from dynamo_lite.backends.inductor.codegen.cpp.product_times import ProductTimes
 from dynamo_lite.backends.inductor.codegen.cpp.source import write_libraries, write_source
 from dynamo_lite.backends.inductor.scheduler.arrangement import vectors
@@ -21,7 +22,7 @@ def cpp_target(info: TargetInfo, tuning: Tuning) -> Target:
 
     Args:
         info: of the processor.
-        tuning: how it is decided which products are the library's.
+        tuning: how it is decided which products, and with them convolutions, are the library's.
     """
     threads = torch.get_num_threads()
     abilities = Abilities(frozenset() if tuning.products != "library" else PRODUCTS, near_vector=info.near_vector)
@@ -30,7 +31,8 @@ def cpp_target(info: TargetInfo, tuning: Tuning) -> Target:
             tuning.products == "measured" or tuning.products == "rule" and config.measured_products):
         times = ProductTimes(info, threads, tuning.products == "measured")
         products = dataclasses.replace(abilities.products, faster=times.is_for_library)
-        abilities = dataclasses.replace(abilities, products=products)
+        convolutions = ConvolutionTimes(info, threads).is_for_library if tuning.products == "measured" else None
+        abilities = dataclasses.replace(abilities, products=products, faster_convolution=convolutions)
     return Target("cpp", vectors(info, threads), functools.partial(_write, info=info), abilities)
 
 

@@ -1,0 +1,123 @@
+"""Whether the library or our loops compute a convolution faster: what both take for it, measured and kept, under
+``mode="max-autotune"``. Otherwise those that our loops can compute are theirs.
+
+The library's way is eager's (oneDNN's mostly), as torch chooses it for the number of threads that there are, and it
+is measured on one. What follows is fused behind our loops, and goes through memory once more behind the library's.
+
+Invariant: what is decided changes a result's last bits, and nothing else.
+"""
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import math
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from dynamo_lite import log
+from dynamo_lite.backends.inductor.codegen.cpp.contraction import library_of
+from dynamo_lite.backends.inductor.codegen.cpp.libraries import library_source
+from dynamo_lite.backends.inductor.codegen.cpp.library_times import (
+    LARGEST,
+    Times,
+    entry_alone,
+    is_faster,
+    is_worth_measuring,
+    kept_or_measured,
+    number,
+    numbers_of,
+    one_thread,
+    shared,
+    timed,
+)
+from dynamo_lite.backends.inductor.ir.contraction import Contraction, volume
+from dynamo_lite.backends.inductor.scheduler.threads import share_work
+from dynamo_lite.backends.inductor.target import Convolution
+from dynamo_lite.backends.inductor.target_info import TargetInfo
+
+_SUFFIX = ".convolution"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConvolutionTimes:
+    """Decides for convolutions of one target.
+
+    Attributes:
+        info: of the processor.
+        threads: that compute one.
+    """
+
+    info: TargetInfo
+    threads: int
+
+    def is_for_library(self, convolution: Convolution, contraction: Contraction, follows: bool) -> bool:
+        """Whether the library is faster.
+
+        Args:
+            convolution: its sizes.
+            contraction: the same as our loops compute it.
+            follows: whether something reads the result that would be fused behind our loops.
+        """
+        results = math.prod(number(volume(v)) for v in (contraction.batch, contraction.rows, contraction.columns))
+        if not is_worth_measuring(self.info, results * number(contraction.depth)):
+            return False
+        times = _times(convolution, _alone(contraction), self.info, self.threads)
+        if times is None:
+            return False
+        chosen = is_faster(self.info, self.threads, times, results, follows)
+        ours, library = shared(self.info, self.threads, times, results, follows)
+        log.artifact("tuning").info(
+            "convolution of %s with %s: %s; ours %.0f us, the library's %.0f us", list(convolution.input),
+            list(convolution.weight), "the library" if chosen else "ours", ours / 1e3, library / 1e3)
+        return chosen
+
+
+def _alone(contraction: Contraction) -> Contraction:
+    """The same on memory of its own, by whatever names its operands go."""
+    left = dataclasses.replace(contraction.left, buffer="left", offset=0)
+    right = dataclasses.replace(contraction.right, buffer="right", offset=0)
+    return dataclasses.replace(contraction, left=left, right=right)
+
+
+@functools.lru_cache(maxsize=4096)
+def _times(convolution: Convolution, contraction: Contraction, info: TargetInfo, threads: int) -> Times | None:
+    """The kept times, or else those that are measured now; None: it can't be measured."""
+    source = library_source(library_of(contraction), info.simd)
+    sharing = share_work(contraction, 1, info)
+    # Which way the library goes depends on whether there are several threads.
+    around = (info.processor.key(), info.simd, source, repr(convolution), repr(contraction), repr(sharing),
+              str(threads > 1))
+    return kept_or_measured(_SUFFIX, around, lambda: _measured(convolution, contraction, info))
+
+
+def _measured(convolution: Convolution, contraction: Contraction, info: TargetInfo) -> Times | None:
+    results = math.prod(number(volume(v)) for v in (contraction.batch, contraction.rows, contraction.columns))
+    if max(math.prod(convolution.input), math.prod(convolution.weight), results) > LARGEST:
+        return None
+    entry = entry_alone(library_of(contraction), info)
+    if entry is None:
+        return None
+    sharing = share_work(contraction, 1, info)
+    with _disable_current_modes(), torch.inference_mode():
+        weight, image = (torch.empty(n).fill_(0.5) for n in (convolution.weight, convolution.input))
+        room, result = torch.empty(number(sharing.elements)), torch.empty(results)
+        numbers = numbers_of(contraction, sharing, info)
+        pointers = [ctypes.c_void_p(t.data_ptr()) for t in (weight, image, result, room)]
+        stride, padding, dilation = map(list, (convolution.stride, convolution.padding, convolution.dilation))
+        nothing, groups = [0] * len(stride), convolution.groups
+        way = torch._C._select_conv_backend(
+            image, weight, None, stride, padding, dilation, False, nothing, groups)
+        if way == torch._C._ConvBackend.Mkldnn and len(stride) == 2:
+            # Asked for by name: for one thread torch might choose another.
+            library = functools.partial(torch.ops.aten.mkldnn_convolution.default, image, weight, None, padding, stride,
+                                        dilation, groups)
+        else:
+            library = functools.partial(torch.convolution, image, weight, None, stride, padding, dilation, False,
+                                        nothing, groups)
+        with one_thread() as alone:
+            if not alone:
+                log.artifact("tuning").info("convolutions are ours: one thread of the library can't be measured")
+                return None
+            return timed(lambda: entry(numbers, *pointers), library)

@@ -1,0 +1,174 @@
+"""What a product or a convolution takes in our loops and in the library, on one thread: measured, and kept.
+
+One thread computes what is measured, and its own time counts: several would wait for one another where other processes
+keep them from running, and what they found would be kept.
+
+Invariant: measurements are of memory of their own, and leave the numbers of threads as they were.
+"""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import functools
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+
+from dynamo_lite import exc, log
+from dynamo_lite.backends.inductor import _runtime, codecache, kept_choices, prebuilt
+from dynamo_lite.backends.inductor.codegen.cpp.libraries import alone_symbol, library_source
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.contraction import Contraction, Patches, volume
+from dynamo_lite.backends.inductor.scheduler.threads import WorkSharing
+from dynamo_lite.backends.inductor.target_info import TargetInfo
+
+MARGIN = 1.1
+"""The library has to be faster by this, on any processor: what other processes take from the caches has two
+measurements of the same differ by as much."""
+CALLS = 10
+"""What one thread does in the time of so many calls of the library is ours: each would cost it a tenth and more, and
+so short a time can't be measured well."""
+LARGEST = 1 << 26
+"""Elements of an operand that is made for a measurement."""
+_ROUNDS, _SECONDS = 5, 0.02  # that a measurement takes at least, and about
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Times:
+    """Nanoseconds that one thread takes in our loops and in the library, to two digits."""
+
+    ours: float
+    library: float
+
+
+def is_worth_measuring(info: TargetInfo, products: int) -> bool:
+    """Whether so many products take long enough to be worth a call of the library."""
+    return products >= CALLS * info.library_call * info.costs.product_rate
+
+
+def is_faster(info: TargetInfo, threads: int, times: Times, results: int, follows: bool) -> bool:
+    """Whether the library is.
+
+    Args:
+        info: of the processor.
+        threads: that share the work out.
+        times: of one thread.
+        results: elements that are computed.
+        follows: whether something reads them that would be fused behind our loops.
+    """
+    ours, library = shared(info, threads, times, results, follows)
+    return ours > MARGIN * (info.library_sharing if threads > 1 else 1.0) * library
+
+
+def shared(info: TargetInfo, threads: int, times: Times, results: int, follows: bool) -> tuple[float, float]:
+    """What so many threads take, ours and the library's with its call and what it leaves to another pass."""
+    # Written and read once more, as packing reads and writes.
+    passed = 2 * info.costs.pack_lines * results / (info.costs.product_rate * threads) if follows else 0.0
+    return times.ours / threads, times.library / threads + info.library_call + passed
+
+
+def kept_or_measured(suffix: str, around: tuple[str, ...], measure: Callable[[], Times | None]) -> Times | None:
+    """The kept times of what these texts say, or else those that are measured now; None: it can't be measured."""
+    key = kept_choices.key_of(*around, torch.__version__)
+    kept = kept_choices.read(key, suffix)
+    try:
+        if kept is not None:
+            return Times(float(kept["ours"]), float(kept["library"]))
+    except (TypeError, KeyError, ValueError) as error:
+        log.artifact("tuning").info("kept times are of another form: %s", error)
+    with log.phase("tuning"):
+        found = measure()
+    if found is not None:
+        kept_choices.write(key, suffix, dataclasses.asdict(found))
+    return found
+
+
+def entry_alone(name: str, info: TargetInfo) -> Callable[..., object] | None:
+    """What computes a product or a convolution with nothing behind it, of one of our libraries; None, which the log
+    tells: there is none."""
+    source = library_source(name, info.simd)
+    try:
+        path = prebuilt.find(source, prebuilt.flags_for(info.simd)) or codecache.shared_library(source)
+        return getattr(ctypes.CDLL(str(path), handle=_runtime.load(str(path))), alone_symbol(name, info.simd))
+    except (exc.CompilerMissing, exc.CacheError, OSError, AttributeError) as error:
+        log.artifact("tuning").info("our %s can't be measured, so they are taken: %s", name, error)
+        return None
+
+
+def numbers_of(contraction: Contraction, sharing: WorkSharing, info: TargetInfo) -> ctypes.Array[ctypes.c_int64]:
+    """As ``alone.cpp`` has them."""
+    c, left, right = contraction, contraction.left, contraction.right
+    windows, line, depth = [0] * 20, 0, 0
+    if isinstance(right, Patches):
+        pairs = (right.kernel, right.stride, right.padding, right.dilation)
+        windows[:14] = [*(number(n) for n in (right.channels, right.height, right.width, right.out_height,
+                                              right.out_width)), *(n for pair in pairs for n in pair), right.each]
+        windows[14:16] = sharing.strip, sharing.copies
+        if right.each:
+            windows[16:] = right.tiles(info.strip)
+    else:
+        line, depth = number(right.line), number(right.depth)
+    numbers = [
+        number(volume(c.rows)), number(volume(c.columns)), number(c.depth), number(left.line), number(left.depth),
+        line, depth, c.transposed, sharing.by_rows, sharing.direct, sharing.slots, number(sharing.slot), sharing.kept,
+        sharing.group, sharing.chunk, *_three([v.size for v in c.batch], 1), *_three(left.batch, 0),
+        *_three(right.batch, 0), *windows]
+    return (ctypes.c_int64 * len(numbers))(*numbers)
+
+
+def _three(values: list[ix.Index] | tuple[ix.Index, ...], fill: int) -> list[int]:
+    return [*[fill] * (3 - len(values)), *map(number, values)]
+
+
+def number(n: ix.Index) -> int:
+    """A size that is known."""
+    assert isinstance(n, int)
+    return n
+
+
+@functools.cache
+def limit_products() -> Callable[[int], int] | None:
+    """MKL's function that says how many threads its products take that this one calls; None: torch has no MKL."""
+    return _of_torch("MKL_Set_Num_Threads_Local")
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[bool]:
+    """This thread's calls of the library, products and convolutions, take no other ones; False: that can't be had."""
+    count, limit, products = _of_torch("omp_get_max_threads"), _of_torch("omp_set_num_threads"), limit_products()
+    if count is None or limit is None:
+        yield False
+        return
+    before, mkl = count(), None if products is None else products(1)
+    limit(1)
+    try:
+        yield True
+    finally:
+        limit(before)
+        if products is not None:
+            products(mkl)
+
+
+def _of_torch(name: str) -> Callable[..., int] | None:
+    folder = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "lib")
+    try:
+        return getattr(ctypes.CDLL(os.path.join(folder, "libtorch_cpu.so")), name)
+    except (OSError, AttributeError):
+        return None
+
+
+def timed(ours: Callable[[], object], library: Callable[[], object]) -> Times:
+    """In turn, the least of each: what else runs on the machine makes some calls slower, none faster."""
+    least = [math.inf, math.inf]
+    begun, rounds = time.perf_counter(), 0
+    while rounds < _ROUNDS or time.perf_counter() - begun < _SECONDS:
+        for at, call in enumerate((ours, library)):
+            start = time.thread_time_ns()
+            call()
+            least[at] = min(least[at], time.thread_time_ns() - start)
+        rounds += 1
+    return Times(*(float(f"{n:.2g}") for n in least))
