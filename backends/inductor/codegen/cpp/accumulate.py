@@ -204,17 +204,18 @@ class Accumulator:
         return [f"{self.name}_part[part] = {self.result};"]
 
     def join_parts(self) -> list[str]:
-        """The finished value from the parts' results, in their order."""
-        part, loop = f"{self.name}_part", "for (int t = 1; t < parts; ++t)"
+        """The finished value from the parts' results: of neighbours, of neighbouring pairs, and so on, so that few
+        roundings follow one another; the first best position in their order."""
+        part, best = f"{self.name}_part", f"{self.name}_best"
         if not self.positions:
-            joined = self.join(self.result, f"{part}[t]")
-            return [f"{self.scalar} {self.result} = {part}[0];", f"{loop} {self.result} = {joined};"]
-        best = f"{self.name}_best"
+            joined = self.join(f"{part}[t]", f"{part}[t + step]")
+            pairs = "for (int step = 1; step < parts; step *= 2) for (int t = 0; t < parts; t += 2 * step)"
+            return [f"{pairs} {part}[t] = {joined};", f"const {self.scalar} {self.result} = {part}[0];"]
         # A part's elements come after those of the parts before it.
         nowhere = _NOWHERE["i64"]
         test = f"{part}_at[t] != {nowhere} && ({self.result} == {nowhere} || {self.better(f'{part}[t]', best)})"
         return [
             f"{self.scalar} {best} = {part}[0];",
             f"i64 {self.result} = {part}_at[0];",
-            f"{loop} if ({test}) {best} = {part}[t], {self.result} = {part}_at[t];",
+            f"for (int t = 1; t < parts; ++t) if ({test}) {best} = {part}[t], {self.result} = {part}_at[t];",
         ]
