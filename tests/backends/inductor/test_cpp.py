@@ -264,9 +264,10 @@ def test_small_kernels_have_threads_if_others_keep_them_awake():
         source = "".join(map(str, dynamo_lite.generated_code(compiled)))
         return source.split("KERNEL kernel0")[1].count("threads_for(")
 
-    assert shared_out(lambda x: x.sum(1), small) == 0
-    assert shared_out(lambda x: (x.exp() + 1).sin(), large) == 1
-    assert shared_out(lambda x, y: (x.sum(1), (y.exp() + 1).sin()), small, large) == 2
+    with config.patch(target={"wake": 6500, "awake": 1600, "elements": 10}):
+        assert shared_out(lambda x: x.sum(1), small) == 0
+        assert shared_out(lambda x: (x.exp() + 1).sin(), large) == 1
+        assert shared_out(lambda x, y: (x.sum(1), (y.exp() + 1).sin()), small, large) == 2
 
 
 def long_body(x, w, i):

@@ -29,7 +29,8 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, S
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import is_transposed
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
-# Outer loops of at least so many iterations are what threads share; with fewer, the inner loop is.
+# Outer loops of at least so many iterations are what threads share; with fewer, the inner loop is, a start of threads
+# for each iteration. No number of threads is in this: the bits of sums depend on it.
 MIN_OUTER_PARALLEL = 8
 # As in ``threads.h``.
 LEAST_PART = 1 << 15

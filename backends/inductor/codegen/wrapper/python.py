@@ -62,7 +62,8 @@ from dynamo_lite.backends.inductor.program import (
 
 _FAULT = "__INT64_TYPE__ *"
 GIL_WORK = 100_000
-"""Element operations from which on a call releases the GIL: some 20 us, next to which letting go costs nothing."""
+"""Elements of a kernel's largest buffer from which on a call releases the GIL: 5 to 20 us on any processor with
+vectors, next to which letting go, of 50 ns, costs nothing."""
 
 
 @dataclasses.dataclass(slots=True)
