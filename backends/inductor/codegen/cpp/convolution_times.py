@@ -107,9 +107,8 @@ def _measured(convolution: Convolution, contraction: Contraction, info: TargetIn
         pointers = [ctypes.c_void_p(t.data_ptr()) for t in (weight, image, result, room)]
         stride, padding, dilation = map(list, (convolution.stride, convolution.padding, convolution.dilation))
         nothing, groups = [0] * len(stride), convolution.groups
-        way = torch._C._select_conv_backend(
-            image, weight, None, stride, padding, dilation, False, nothing, groups)
-        if way == torch._C._ConvBackend.Mkldnn and len(stride) == 2:
+        way = torch._C._select_conv_backend(image, weight, None, stride, padding, dilation, False, nothing, groups)
+        if way == torch._C._ConvBackend.Mkldnn and len(stride) == 2:  # type: ignore[attr-defined]
             # Asked for by name: for one thread torch might choose another.
             library = functools.partial(torch.ops.aten.mkldnn_convolution.default, image, weight, None, padding, stride,
                                         dilation, groups)

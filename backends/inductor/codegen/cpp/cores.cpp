@@ -6,6 +6,7 @@
 extern "C" int pthread_create(unsigned long*, const void*, void* (*)(void*), void*) noexcept;
 extern "C" int pthread_join(unsigned long, void**);
 extern "C" int sched_getcpu(void) noexcept;
+extern "C" int sched_yield(void) noexcept;
 extern "C" long syscall(long, ...) noexcept;
 #if defined(__x86_64__)
 constexpr long futex = 202;
@@ -13,6 +14,7 @@ constexpr long futex = 202;
 constexpr long futex = 98;  // of all systems that were added later
 #endif
 constexpr int wait_private = 128, wake_private = 129;
+constexpr i64 too_long = 200000;  // nanoseconds for a thread to wake
 struct alignas(64) Helper {
     int request;
     alignas(64) int answer;
@@ -34,15 +36,13 @@ struct alignas(64) Helper {
     void ask(int what) {
         __atomic_store_n(&request, what, __ATOMIC_RELEASE);
         syscall(futex, &request, wake_private, 1, 0, 0, 0);
-        while (__atomic_load_n(&answer, __ATOMIC_ACQUIRE) != what) {}
+        for (const i64 begin = nanoseconds(); __atomic_load_n(&answer, __ATOMIC_ACQUIRE) != what;)
+            if (nanoseconds() - begin > too_long) sched_yield();  // it may have to wait for this very processor
     }
 };
 #endif
-constexpr i64 least_long = 4000000, most_long = 8000000;  // nanoseconds of a measurement: it ends after the first with eight samples or more
-static bool is_enough(i64 begin, i64 count, i64 most) {
-    const i64 took = nanoseconds() - begin;
-    return count >= most || took > most_long || count >= 8 && took > least_long;
-}
+constexpr i64 longest = 4000000;  // nanoseconds of a measurement, however many samples it has come to
+static bool is_enough(i64 begin, i64 count, i64 most) { return count >= most || nanoseconds() - begin > longest; }
 static void rest(i64 how_long) {
     for (const i64 until = nanoseconds() + how_long; nanoseconds() < until;) {}
 }
@@ -125,7 +125,7 @@ static i64 far(float* room, i64 own_cache, double* samples, i64 most) {
     const double near = least_time(6, [&] { multiply<false>(left, chain, 1, some, chain, packed, tile); }) / some;
     i64 count = 0;
     const i64 begin = nanoseconds();
-    while (count < most && (count < 2 || nanoseconds() - begin < least_long / 2)) {
+    while (count < most && (count < 2 || nanoseconds() - begin < longest / 2)) {
         const i64 from = nanoseconds();
         multiply<false>(left, chain, 1, all, chain, packed, tile);
         samples[count++] = (double)(nanoseconds() - from) / all / near;

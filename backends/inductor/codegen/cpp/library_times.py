@@ -143,7 +143,7 @@ def one_thread() -> Iterator[bool]:
     if count is None or limit is None:
         yield False
         return
-    before, mkl = count(), None if products is None else products(1)
+    before, mkl = count(), 0 if products is None else products(1)
     limit(1)
     try:
         yield True
