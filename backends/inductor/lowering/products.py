@@ -223,8 +223,8 @@ def bmm(g: GraphLowering, self: TensorValue, mat2: TensorValue) -> Any:
 
 
 def _of_all(g: GraphLowering, x: TensorValue) -> TensorValue | None:
-    """The matrix that all of a batch are, if they are one: then there is one product of all lines, for which the matrix
-    is packed once. So torch has a linear layer of an input whose lines are not equally far apart (``batch_first``)."""
+    """The matrix that all of a batch are, if they are one: then there is one product of all lines, for which it is
+    packed once. So torch has a linear layer of an input whose lines are not equally far apart (``batch_first``)."""
     if is_size(x.shape[0], 1) or any(v in x.node.vars for v in loop_vars(shape_vars(x.shape)[:1])):
         return None
     shape = x.shape[1:]
