@@ -15,6 +15,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.formulas import like, rsqrt
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+from dynamo_lite.backends.inductor.lowering.one_hot import summed
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
 from dynamo_lite.backends.inductor.lowering.reduction import cast_to, count, divided_by, mean_of, moments
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size
@@ -80,7 +81,7 @@ def log_softmax_backward(
         return NotImplemented
     compute = opmath(grad_output.dtype)
     grad, out = cast_to(g, grad_output, compute), cast_to(g, output, compute)
-    total = g.reduce(grad, "sum", (wrap(dim, output.ndim),), True)
+    total = summed(g, grad, (wrap(dim, output.ndim),), True)
     result = elementwise(
         g, lambda a, b, s: g.ops.op("sub", a, g.ops.op("mul", g.ops.op("exp", b), s)), grad, out, total
     )

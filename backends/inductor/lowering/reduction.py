@@ -19,6 +19,7 @@ from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.lowering.formulas import clamp_min, is_nan, like
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+from dynamo_lite.backends.inductor.lowering.one_hot import summed
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size
 from dynamo_lite.backends.inductor.lowering.views import wrap
@@ -55,7 +56,7 @@ def sum_of(g: GraphLowering, x: TensorValue, dims: Sequence[int], keepdim: bool)
     x = cast_to(g, x, opmath(x.dtype))
     if x.dtype.is_floating_point and is_size(count(x, dims), 1):
         x = elementwise(g, lambda a: g.ops.op("add", a, like(g.ops, a, 0)), x)  # -0.0 is added to 0
-    return g.reduce(x, "sum", dims, keepdim)
+    return summed(g, x, dims, keepdim)
 
 
 def mean_of(g: GraphLowering, x: TensorValue, dims: Sequence[int], keepdim: bool) -> TensorValue:

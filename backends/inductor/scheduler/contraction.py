@@ -21,6 +21,7 @@ from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.groups import Group, Member
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store, Tiles
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import rewrite
+from dynamo_lite.backends.inductor.scheduler.narrowing import narrow_integers
 from dynamo_lite.backends.inductor.scheduler.threads import share_work
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
@@ -82,6 +83,7 @@ def tiles_of_vectors(
     """The same with a workspace for packed operands, the work shared out to threads."""
     kernel = tiles_of_blocks(builder, kernel, group, buffers)
     assert kernel.tiles is not None
+    narrow_integers(builder, kernel)
     sharing = share_work(kernel.tiles.contraction, threads, info)
     log.artifact("targets").debug("%s: %s", "; ".join(group.members[0].nest.origin), sharing)
     name = f"workspace{len(buffers)}"

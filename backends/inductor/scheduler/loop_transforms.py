@@ -17,6 +17,7 @@ from dynamo_lite.backends.inductor.ir.ops import DEAR, OPS
 from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.guards import Limit, bounds_of, edges_of
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
+from dynamo_lite.backends.inductor.scheduler.narrowing import narrow_integers
 
 # A loop is split so that an index has no division if the inner part keeps at least this many iterations.
 MIN_SPLIT = 4
@@ -38,6 +39,7 @@ def transform_loops(builder: Builder, kernel: Kernel) -> Kernel:
     _collapse(builder, kernel)
     _split_guards(builder, kernel)
     _choose_tiles(kernel)
+    narrow_integers(builder, kernel)
     kernel.inplace = _takeovers(kernel)
     return kernel
 

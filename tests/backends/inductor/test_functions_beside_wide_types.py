@@ -23,7 +23,7 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_in_a_kernel_of_whole_numbers_of_64_bits(name, simd):
     def program(x):
-        return FUNCTIONS[name](x), x.tril(2)
+        return FUNCTIONS[name](x), (x > 0).long()
 
     torch.manual_seed(0)
     x = torch.randn(8, 19)

@@ -195,6 +195,13 @@ class Body:
         kind = VALUE[n.dtype]
         if not vector:
             return f"({kind})({self._scalar_index(n.attr)})"
+        v = self._v
+        assert v is not None
+        step = ix.coefficient(n.attr, v)
+        if step is not None and not any(
+            isinstance(a, ix.Indirect) and self._in_vector(a.node) for a in ix.atoms_of(n.attr)
+        ):
+            return f"counted<{kind}, L>(({kind})({self._scalar_index(n.attr)}), ({kind})({self._scalar_index(step)}))"
         return f"index_lanes<{kind}, L>({self._lane_index(n.attr)})"
 
     def _store(self, s: Store) -> None:

@@ -272,6 +272,7 @@ template <int L, class T, class V, class F, class S, class M> INLINE void update
     for (int k = 0; k < L; ++k)
         if (k < n) store1(p + at(k), (elem<V>)sum(load1(p + at(k)), v[k]));
 }
+template <class T, int L> INLINE vec<T, L> counted(T first, T step) { return bc<L>(first) + iota<T, L>() * step; }
 template <class T, int L, class F> INLINE vec<T, L> index_lanes(F at) {
     vec<T, L> v;
     for (int k = 0; k < L; ++k) v[k] = (T)at(k);
