@@ -17,11 +17,12 @@ from workloads import WORKLOADS
 import dynamo_lite
 from dynamo_lite.backends.inductor import machine_costs, pipeline, processor
 from dynamo_lite.backends.inductor.codegen.cpp.libraries import library_source
-from dynamo_lite.backends.inductor.codegen.wrapper import runs
+from dynamo_lite.backends.inductor.codegen.wrapper import python, runs
 from dynamo_lite.backends.inductor.ir.contraction import volume
 
 LEAST_SHARE = 0.05
-Work = list[tuple[float, float]]
+Work = dict[str, tuple[float, float]]
+"""Operations and bytes of each kernel, by its name in a profile."""
 
 
 def _copy_rate() -> float:
@@ -43,8 +44,10 @@ def _product_rate() -> float:
 
 
 def _record_work(work: Work) -> None:
-    """Has each kernel be a call of its own, and notes operations (of products) and bytes of each, in order."""
-    call = pipeline._call
+    """Has each kernel be a call of its own, and notes operations (of products) and bytes of each, by its name in a
+    profile. A name ends with a number: graphs number their own calls."""
+    call, label_of = pipeline._call, python.label_of
+    of_call: dict[tuple[str, tuple[str, ...]], tuple[float, float]] = {}
 
     def noted(lowered: Any, kernel: Any, *rest: Any) -> Any:
         made = call(lowered, kernel, *rest)
@@ -57,35 +60,43 @@ def _record_work(work: Work) -> None:
         for name, buffer in kernel.buffers.items():
             if name != workspace and all(isinstance(n, int) for n in buffer.size):
                 size += torch.Size(buffer.size).numel() * buffer.dtype.itemsize
-        work.append((flops, size))
+        of_call[made.symbol, made.args] = flops, size
         return made
 
+    def numbered(symbol: str, calls: list[Any]) -> str:
+        label = f"{label_of(symbol, calls)} #{len(work)}"
+        kernel, = calls
+        work[label] = of_call[kernel.symbol, kernel.args]
+        return label
+
     pipeline._call, runs._longest = noted, lambda program: list(range(len(program.steps)))
-
-
-def _number(name: str) -> int:
-    return int(name.removeprefix("dynamo_lite run").partition(":")[0])
+    python.label_of = numbered
 
 
 def table(workload: str) -> str:
-    """A line for each kernel that takes 5% of the time of calls, and more."""
-    work: Work = []
+    """A line for each kernel that takes 5% of the time of calls, and more; of a training step, its backward pass too."""
+    work: Work = {}
     _record_work(work)
     dynamo_lite.config.cache_graphs = False
     fn, args, kwargs = WORKLOADS[workload].build()
-    with torch.set_grad_enabled(WORKLOADS[workload].optimizer is not None):
+    trains = WORKLOADS[workload].optimizer is not None
+    with torch.set_grad_enabled(trains):
         compiled = dynamo_lite.compile(fn)
+
+        def run() -> None:
+            result = compiled(*args, **kwargs)
+            if trains:
+                fn.zero_grad()
+                result.backward()
+
         for _ in range(5):
-            compiled(*args, **kwargs)
+            run()
         calls = 10
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             for _ in range(calls):
-                compiled(*args, **kwargs)
+                run()
     averages = profile.key_averages()
     whole = sum(event.self_cpu_time_total for event in averages)
-    names = sorted({e.key for e in averages if e.key.startswith("dynamo_lite run")}, key=_number)
-    # Runs are numbered in the order of the kernels; of several graphs nobody could tell whose is which.
-    known = dict(zip(names, work)) if len(names) == len(work) else {}
     flops_limit, bytes_limit = _product_rate(), _copy_rate()
     lines = [f"{workload}: {whole / calls / 1e3:.2f} ms a call in kernels and library calls; limits: "
              f"{flops_limit:.0f} GFLOP/s, {bytes_limit:.0f} GB/s"]
@@ -94,11 +105,11 @@ def table(workload: str) -> str:
         if share < LEAST_SHARE:
             break
         seconds = event.self_cpu_time_total / calls / 1e6
-        text = "not a kernel, or of one of several graphs"
-        if event.key in known:
-            flops, size = (n / seconds / 1e9 for n in known[event.key])
+        text, name = "not a kernel", event.key.partition(" #")[0]
+        if event.key in work:
+            flops, size = (n / seconds / 1e9 for n in work[event.key])
             text = f"{flops:.0f} GFLOP/s, {flops / flops_limit:.0%}; {size:.1f} GB/s, {size / bytes_limit:.0%}"
-        lines.append(f"  {share:4.0%}  {event.key[:60]:60}  {seconds * 1e3:7.3f} ms  {text}")
+        lines.append(f"  {share:4.0%}  {name[:60]:60}  {seconds * 1e3:7.3f} ms  {text}")
     return "\n".join(lines)
 
 

@@ -70,7 +70,7 @@ def table(results: dict[str, Any]) -> str:
         f"{m['cpu']}, {m['processors']} processors, {m['threads']} threads; torch {m['torch']}, Python {m['python']}; "
         f"{m['date']}; {results['rounds']} processes for each figure, all settings default, float32, "
         "gradients in the training steps only. First call: empty cache, imports of the compiler included. "
-        "Next process: cache kept. Page faults: the most of any process, after its first calls.")]
+        "Next process: cache kept. Page faults: the median of calls after the first, the most of any process.")]
     failures = [f"- {results['titles'][w]}, {s}: {row['failed']}" for w, rows in results["rows"].items()
                 for s, row in rows.items() if "failed" in row]
     if failures:
