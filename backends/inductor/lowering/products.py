@@ -154,9 +154,12 @@ def product(
     a = left.element(g, (*variables[:-1], k))
     b = right.element(g, (*variables[:batch], k, variables[-1]))
     if few:
-        # One pass over the second factor, whose columns are rows in memory: sums along them, without packing anything.
-        strided = not (is_size(right.stride[-2], 1) and is_size(left.stride[-1], 1))
-        if not is_size(count, 1) or strided or _is_small(depth, MIN_SUM):
+        # One pass over the second factor, without packing anything: its columns are rows in memory, with sums along
+        # them, or its rows are, and all sums of one line grow together.
+        along_depth = is_size(right.stride[-2], 1) and is_size(left.stride[-1], 1)
+        in_rows = is_size(right.stride[-1], 1) and is_size(lines, 1)
+        along_columns = in_rows and not _is_small(columns, rule.least_columns)
+        if not is_size(count, 1) or not (along_depth or along_columns) or _is_small(depth, MIN_SUM):
             return None
         order = (*variables[-1:], *variables[:-1])
         return emit_product(g, shape, shape, None, a, b, loop_vars((k,)), order)
@@ -228,7 +231,8 @@ def _of_all(g: GraphLowering, x: TensorValue) -> TensorValue | None:
     if is_size(x.shape[0], 1) or any(v in x.node.vars for v in loop_vars(shape_vars(x.shape)[:1])):
         return None
     shape = x.shape[1:]
-    return TensorValue(shape, x.dtype, reindexed(g.ops, x, (0, *shape_vars(shape))), x.stride and x.stride[1:], x.device)
+    node = reindexed(g.ops, x, (0, *shape_vars(shape)))
+    return TensorValue(shape, x.dtype, node, x.stride and x.stride[1:], x.device)
 
 
 def rounded(g: GraphLowering, x: TensorValue, dtype: torch.dtype) -> TensorValue:

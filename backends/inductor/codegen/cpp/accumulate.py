@@ -90,7 +90,8 @@ class Accumulator:
             return self.scalar
         return f"vec<{'i32' if self.dtype is torch.bool else self.scalar}, L>"
 
-    def _start(self) -> str:
+    def initial(self) -> str:
+        """The value that changes nothing."""
         value = start(self.kind, self.dtype)
         return f"bc<L>({value})" if self.lanes else value
 
@@ -111,7 +112,7 @@ class Accumulator:
 
     # ------------------------------------------------------------ the loop
     def declare(self) -> list[str]:
-        values = ", ".join([self._start()] * self.copies)
+        values = ", ".join([self.initial()] * self.copies)
         lines = [f"{self.type} {self.name}[{self.copies}] = {{{values}}};"]
         if self.positions:
             at = f"bc<L>({_NOWHERE[self.place]})" if self.lanes else _NOWHERE[self.place]
@@ -141,7 +142,7 @@ class Accumulator:
         """After a piece of a long sum."""
         if not self.cascade:
             return []
-        clear = " ".join(f"{self.name}[{k}] = {self._start()};" for k in range(self.copies))
+        clear = " ".join(f"{self.name}[{k}] = {self.initial()};" for k in range(self.copies))
         return [f"{self.name}_sum.add({self._joined_copies()});", clear]
 
     def _joined_copies(self) -> str:

@@ -19,6 +19,7 @@ import torch
 
 from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator, are_positions_short
 from dynamo_lite.backends.inductor.codegen.cpp.body import Emitted
+from dynamo_lite.backends.inductor.codegen.cpp.column_sums import ColumnSums, sums_columns
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, VALUE, index_text
 from dynamo_lite.backends.inductor.codegen.cpp.functions import DERIVED, FUNCTIONS
 from dynamo_lite.backends.inductor.codegen.cpp.scans import ScanBody
@@ -38,6 +39,10 @@ LEAST_PART = 1 << 15
 WHOLE_LINES = "64"
 # Longer sums are cascades of sums of so many vectors, the length that eager's have.
 CHAIN = 16
+# Threads share out columns in lines of the cache.
+COLUMNS = 16
+# Vectors of which a cascade consists.
+CASCADE = 4
 # From this cost on, two vectors are computed side by side.
 MIN_PAIRED_COST = 40
 # From this cost on, a body is compiled once for whole vectors and the rest: every unit and copy takes the compiler
@@ -46,7 +51,7 @@ MIN_LONG_COST = 160
 # A body that calls functions is not worth four copies.
 MAX_UNROLLED_COST = 16
 
-class CppKernel(ScanBody):
+class CppKernel(ScanBody, ColumnSums):
     """Writes one kernel. ``symbol`` is the function's name."""
 
     def __init__(self, kernel: Kernel, symbol: str, info: TargetInfo):
@@ -200,16 +205,35 @@ class CppKernel(ScanBody):
         v = self.kernel.outer[-1]
         name = self._name(v)
         begin, end = "0", self._size(v)
+        accumulators = self._column_sums()
         if parallel_inner:
-            self.open_threads(end, WHOLE_LINES, "&")
+            self.open_threads(end, str(max(self.L, COLUMNS)) if accumulators else WHOLE_LINES, "&")
             begin, end = "begin", "end"
-        self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {name}, auto m")
-        self._v = v
-        self._stages(False)
-        self._v = None
-        self.close("});")
+        if accumulators:
+            light = self._is_light(self.kernel.stages[0])
+            self.column_sums(accumulators, CHAIN, self._vectors_of_block(accumulators, v), light, begin, end)
+        else:
+            self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {name}, auto m")
+            self._v = v
+            self._stages(False)
+            self._v = None
+            self.close("});")
         if parallel_inner:
             self.close("});")
+
+    def _column_sums(self) -> list[Accumulator]:
+        """The accumulators of a kernel that sums up blocks of columns; none for another."""
+        if not sums_columns(self.kernel):
+            return []
+        accumulators = self._accumulators(self.kernel.stages[0], False)
+        return accumulators if all(a.cascade for a in accumulators) else []
+
+    def _vectors_of_block(self, accumulators: list[Accumulator], v: ix.Var) -> int:
+        """As many as have cascades that fill the first cache, or as there are: a power of two, so that kernels of other
+        sizes are the same text."""
+        size = sum(CASCADE * self.L * a.dtype.itemsize for a in accumulators)
+        most = 1 << max(self.info.processor.l1.size // size, 8).bit_length() - 1
+        return min(most, 1 << (-(-v.size // self.L) - 1).bit_length()) if isinstance(v.size, int) else most
 
     # ------------------------------------------------------------ stages
     def _stages(self, parallel_inner: bool) -> None:

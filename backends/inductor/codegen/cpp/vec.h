@@ -568,4 +568,16 @@ template <int L, class F> INLINE void for_lanes4(i64 begin, i64 end, F f) {
     for (; i + L <= end; i += L) f(i, full(), slot<0>());
     if (i < end) f(i, (int)(end - i), slot<1>());
 }
+// Groups of n vectors, each of which `each` hands on as a slot.
+template <int size> struct group { static constexpr int n = size; };
+template <int k = 0, int size, class F> INLINE void each(group<size> g, F f) {
+    f(slot<k>());
+    if constexpr (k + 1 < size) each<k + 1>(g, f);
+}
+template <int L, int n, class F> INLINE void for_groups(i64 begin, i64 end, F f) {
+    i64 i = begin;
+    if constexpr (n > 1) for (; i + n * L <= end; i += n * L) f(i, full(), group<n>());
+    for (; i + L <= end; i += L) f(i, full(), group<1>());
+    if (i < end) f(i, (int)(end - i), group<1>());
+}
 INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
