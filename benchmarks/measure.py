@@ -46,8 +46,8 @@ def time_calls(call: Callable[[], Any], seconds: float) -> dict[str, float]:
     """Seconds per call: the median of samples, each long enough for the clock, over about the time given; and the
     page faults of a call, which say how much memory the process had given back to the system and got again.
 
-    `faults` is the median over the samples: malloc's heap grows once or twice in the first dozens of calls, as its free
-    parts get smaller, by thousands of faults that no later call has. `faults_mean` counts them too."""
+    `faults` is the median over the samples: malloc's heap grows in one call of a hundred or so, mostly an early one, by
+    thousands of faults that the others do not have. `faults_mean` counts them too."""
     start = time.perf_counter()
     warm = 0
     while warm < 3 or (time.perf_counter() - start < seconds / 4 and warm < 10_000):
