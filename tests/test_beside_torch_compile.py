@@ -3,11 +3,9 @@
 Each program runs in a process of its own, since two evaluation functions that take each other for the previous one call
 each other for good.
 """
-import os
-import subprocess
-import sys
 import textwrap
 
+import new_process
 import pytest
 
 HEAD = """
@@ -64,7 +62,7 @@ def check(compiled, function, times=3):
 # machine minutes.
 def run(program):
     code = textwrap.dedent(HEAD) + textwrap.dedent(program) + "\nprint('done')\n"
-    p = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=260, env=os.environ)
+    p = new_process.run(code, timeout=260)
     assert p.returncode == 0 and p.stdout.endswith("done\n"), p.stdout[-2000:] + p.stderr[-4000:]
     return p
 

@@ -2,10 +2,10 @@
 import io
 import logging
 import os
-import subprocess
 import sys
 import threading
 
+import new_process
 import pytest
 import torch
 
@@ -54,7 +54,7 @@ def test_set_logs_rejects_unknown_names(wrong):
 
 
 def run(code, **env):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ, **env))
+    return new_process.run(code, env=dict(os.environ, **env))
 
 
 SAY = """

@@ -2,9 +2,8 @@
 import json
 import logging
 import os
-import subprocess
-import sys
 
+import new_process
 import pytest
 import torch
 
@@ -49,8 +48,7 @@ def test_the_next_process_begins_with_symbols(tmp_path):
     results = []
     for switch in ("1", "1", "0"):
         settings = {"DYNAMO_LITE_CACHE_DIR": str(tmp_path / "cache"), "DYNAMO_LITE_CACHE_SIZES": switch}
-        done = subprocess.run([sys.executable, str(program)], env={**os.environ, **settings}, text=True,
-                              capture_output=True, timeout=120)
+        done = new_process.run(PROGRAM, env={**os.environ, **settings}, timeout=120)
         assert done.returncode == 0, done.stderr
         results.append(done.stdout.split())
     # forward and what goes on behind the break, each compiled twice, and then once

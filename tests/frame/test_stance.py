@@ -1,10 +1,9 @@
 """The stance, by dynamo_lite's name and by torch's; the kill switch; run(); and what follows torch's compiler."""
 import os
-import subprocess
-import sys
 import textwrap
 import threading
 
+import new_process
 import pytest
 import torch
 from torch import nn
@@ -41,8 +40,7 @@ def set_stance(request):
 
 
 def in_process(code, **env):
-    run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120,
-                         env=dict(os.environ, **env))
+    run = new_process.run(textwrap.dedent(code), timeout=120, env=dict(os.environ, **env))
     assert run.returncode == 0, run.stderr
     return run.stdout
 

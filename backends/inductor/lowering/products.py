@@ -220,19 +220,26 @@ def mm(g: GraphLowering, self: TensorValue, mat2: TensorValue) -> Any:
 
 @register_lowering(aten.bmm.default)
 def bmm(g: GraphLowering, self: TensorValue, mat2: TensorValue) -> Any:
-    shared = _of_all(g, mat2)
+    shared = _of_all(g, self, mat2) if suits(g, self, mat2) else None
     out = product(g, self, mat2, 1) if shared is None else product(g, self, shared, 0)
     return NotImplemented if out is None else rounded(g, out, self.dtype)
 
 
-def _of_all(g: GraphLowering, x: TensorValue) -> TensorValue | None:
-    """The matrix that all of a batch are, if they are one: then there is one product of all lines, for which it is
-    packed once. So torch has a linear layer of an input whose lines are not equally far apart (``batch_first``)."""
-    if is_size(x.shape[0], 1) or any(v in x.node.vars for v in loop_vars(shape_vars(x.shape)[:1])):
+def _of_all(g: GraphLowering, x: TensorValue, y: TensorValue) -> TensorValue | None:
+    """The matrix that all of the batch ``y`` are, if they are one and one product of all lines of ``x`` takes less: the
+    matrix is packed once then. Where the lines are not equally far apart they are copied first, which they are worth on
+    a CPU if they are shorter than what would be packed for each entry of the batch. So torch has a linear layer of
+    an input with the batch in the middle (``batch_first`` attention)."""
+    if is_size(y.shape[0], 1) or any(v in y.node.vars for v in loop_vars(shape_vars(y.shape)[:1])):
         return None
-    shape = x.shape[1:]
-    node = reindexed(g.ops, x, (0, *shape_vars(shape)))
-    return TensorValue(shape, x.dtype, node, x.stride and x.stride[1:], x.device)
+    if Operand(g, x).flat(0, 2) is None:
+        lines, columns = x.shape[1], y.shape[2]
+        fewer = isinstance(lines, int) and isinstance(columns, int) and lines < columns
+        if not (g.abilities.products.streams and fewer):
+            return None
+    shape = y.shape[1:]
+    node = reindexed(g.ops, y, (0, *shape_vars(shape)))
+    return TensorValue(shape, y.dtype, node, y.stride and y.stride[1:], y.device)
 
 
 def rounded(g: GraphLowering, x: TensorValue, dtype: torch.dtype) -> TensorValue:

@@ -8,10 +8,9 @@ import dataclasses
 import importlib.util
 import os
 import pathlib
-import subprocess
-import sys
 import textwrap
 
+import new_process
 import pytest
 import torch
 
@@ -35,8 +34,7 @@ torch.manual_seed(0)
 
 def run(code: str, interpret: str = "1", **env: str) -> str:
     environment = {**os.environ, "TRITON_INTERPRET": interpret, "DYNAMO_LITE_CACHE_GRAPHS": "0", **env}
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", HEAD + textwrap.dedent(code)], capture_output=True,
-                          text=True, timeout=240, env=environment)
+    done = new_process.run(HEAD + textwrap.dedent(code), timeout=240, env=environment, warnings=("ignore",))
     assert done.returncode == 0, done.stderr[-4000:]
     # A graph whose kernel the interpreter refuses would run in plain Python.
     assert "InterpreterError" not in done.stderr, done.stderr[-4000:]

@@ -2,10 +2,9 @@
 its authors, and ATen's loops over threads (``curand_reference.py``)."""
 import os
 import pathlib
-import subprocess
-import sys
 import textwrap
 
+import new_process
 import numpy as np
 import pytest
 import torch
@@ -113,8 +112,7 @@ def reversed_(x):
 
 def run(code):
     environment = {**os.environ, "TRITON_INTERPRET": "1", "DYNAMO_LITE_CACHE_GRAPHS": "0"}
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", HEAD + textwrap.dedent(code)], capture_output=True,
-                          text=True, timeout=240, env=environment)
+    done = new_process.run(HEAD + textwrap.dedent(code), timeout=240, env=environment, warnings=("ignore",))
     assert done.returncode == 0, done.stderr[-4000:]
     assert "InterpreterError" not in done.stderr, done.stderr[-4000:]
 

@@ -19,6 +19,7 @@ import textwrap
 import threading
 import time
 
+import new_process
 import pytest
 import torch
 
@@ -694,9 +695,12 @@ def process(here, number, *, before="", command=(), **environment):
     path = here / "process.py"
     path.write_text(textwrap.dedent(PROCESS))
     keep = {k: v for k, v in os.environ.items() if k not in _WHERE}
-    done = subprocess.run(
-        [*command, sys.executable, path, str(number)], capture_output=True, text=True, check=False, timeout=100,
-        env={**keep, "DYNAMO_LITE_CACHE_GRAPHS": "1", **environment})
+    environment = {**keep, "DYNAMO_LITE_CACHE_GRAPHS": "1", **environment}
+    if command:
+        done = subprocess.run([*command, sys.executable, path, str(number)], capture_output=True, text=True,
+                              check=False, timeout=100, env=environment)
+    else:
+        done = new_process.run(path.read_text(), number, env=environment, timeout=100)
     assert done.returncode == 0, done.stderr
     return done.stdout.split(maxsplit=1)[0], done.stderr.count("dynamo_lite cache warning"), done.stdout, done.stderr
 

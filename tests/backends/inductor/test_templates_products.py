@@ -87,7 +87,7 @@ def test_what_follows_is_computed_on_the_tiles():
     check(lambda x, w: F.linear(x, w).softmax(-1), R(64, 70), R(90, 70), kernels=2)
 
 
-@pytest.mark.parametrize("batch, lines", [(6, 20), (64, 8), (9, 1), (1, 30), (20, 3)])
+@pytest.mark.parametrize("batch, lines", [(6, 20), (64, 8), (9, 1), (1, 30), (20, 3), (5, 40)])
 def test_a_matrix_that_a_whole_batch_shares_is_one_product(batch, lines):
     x, w, b = R(lines, batch, 40), R(24, 40), R(24)
     # Lines that are not equally far apart: eager makes one product for each entry of the batch of it.

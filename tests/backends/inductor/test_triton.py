@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 
+import new_process
 import pytest
 
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[3] / "benchmarks"
@@ -35,8 +36,7 @@ def check(fn, *args, tolerance=1e-5, **options):
 
 def run(code: str, **env: str) -> str:
     environment = {**os.environ, "TRITON_INTERPRET": "1", "DYNAMO_LITE_CACHE_GRAPHS": "0", **env}
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", HEAD + textwrap.dedent(code)], capture_output=True,
-                          text=True, timeout=240, env=environment)
+    done = new_process.run(HEAD + textwrap.dedent(code), timeout=240, env=environment, warnings=("ignore",))
     assert done.returncode == 0, done.stderr[-4000:]
     # A graph whose kernel the interpreter refuses would run in plain Python.
     assert "InterpreterError" not in done.stderr, done.stderr[-4000:]

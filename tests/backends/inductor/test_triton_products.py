@@ -6,10 +6,9 @@ import dataclasses
 import importlib.util
 import os
 import pathlib
-import subprocess
-import sys
 import textwrap
 
+import new_process
 import pytest
 import torch
 
@@ -62,8 +61,7 @@ class Clock:  # which form is best is known to it, and nothing runs
 def run(code: str, **env: str) -> None:
     """In a process whose kernels the interpreter runs."""
     environment = {**os.environ, "TRITON_INTERPRET": "1", "DYNAMO_LITE_CACHE_GRAPHS": "0", **env}
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", HEAD + textwrap.dedent(code)], capture_output=True,
-                          text=True, timeout=480, env=environment)
+    done = new_process.run(HEAD + textwrap.dedent(code), timeout=480, env=environment, warnings=("ignore",))
     assert done.returncode == 0 and "InterpreterError" not in done.stderr, done.stderr[-4000:]
 
 

@@ -2,9 +2,7 @@
 call torch.compile."""
 from __future__ import annotations
 
-import subprocess
-import sys
-
+import new_process
 import pytest
 import torch
 from language_support import same
@@ -218,4 +216,5 @@ def test_a_break_does_not_call_torch_compile():
         "assert f(torch.ones(4)).shape == () and f(torch.zeros(4)).shape == (4,)\n"
         "assert 'torch._dynamo' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = new_process.run(code)
+    assert done.returncode == 0, done.stderr

@@ -1,10 +1,9 @@
 """What programs ask of TorchScript, torch.fx and torch.distributed, modules that torch.fx made, assumed constants."""
 import copy
-import os
-import subprocess
 import sys
 import textwrap
 
+import new_process
 import pytest
 import torch
 import torch.distributed as dist
@@ -123,8 +122,7 @@ def test_distributed_is_guarded():
         except ValueError as error:
             print("process group" in str(error))
     """
-    run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120,
-                         env=dict(os.environ))
+    run = new_process.run(textwrap.dedent(code), timeout=120)
     assert run.returncode == 0, run.stderr
     assert run.stdout.split("\n")[:2] == ["[1.0, 2.0, 2.0, 1.0] 1", "True"]
 
