@@ -1,8 +1,7 @@
 """Settings: types are kept, wrong names and values are answered in words, the environment is read."""
 import os
-import subprocess
-import sys
 
+import new_process
 import pytest
 
 from dynamo_lite import config
@@ -64,7 +63,7 @@ def test_environment(tmp_path):
                DYNAMO_LITE_CPP_SIMD="sse", DYNAMO_LITE_SUPPRESS_ERRORS="yes", DYNAMO_LITE_EXTRA_SKIP_MODULES="a, b")
     code = ("from dynamo_lite import config as c; "
             "print(c.recompile_limit, c.cache_dir, c.cpp_simd, c.suppress_errors, c.extra_skip_modules)")
-    p = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    p = new_process.run(code, env=env)
     assert p.stdout.strip() == f"3 {tmp_path} auto True ('a', 'b')", p.stderr
     assert "DYNAMO_LITE_CPP_SIMD is ignored" in p.stderr
 
@@ -72,8 +71,8 @@ def test_environment(tmp_path):
 @pytest.mark.parametrize("text, said", [
     ("l2=abc", "numbers by name"), ("l2", "numbers by name"), ("l9=3", "'l9'"), ("l2=-1", "a positive number")])
 def test_numbers_by_name_in_the_environment(text, said):
-    p = subprocess.run([sys.executable, "-c", "from dynamo_lite import config; print(config.target)"],
-                       capture_output=True, text=True, env=dict(os.environ, DYNAMO_LITE_TARGET=text))
+    p = new_process.run("from dynamo_lite import config; print(config.target)",
+                        env=dict(os.environ, DYNAMO_LITE_TARGET=text))
     assert p.stdout.strip() == "{}" and said in p.stderr and "DYNAMO_LITE_TARGET is ignored" in p.stderr
 
 
@@ -82,8 +81,8 @@ def test_numbers_by_name_in_the_environment(text, said):
     ("DYNAMO_LITE_RECOMPILES_LIMIT", "DYNAMO_LITE_RECOMPILE_LIMIT"), ("DYNAMO_LITE_OF_OURS", None),
 ])
 def test_misspelt_variables_are_named(name, meant):
-    done = subprocess.run([sys.executable, "-c", "import dynamo_lite"], env={**os.environ, name: "1"},
-                          capture_output=True, text=True, check=True)
+    done = new_process.run("import dynamo_lite", env={**os.environ, name: "1"})
+    assert done.returncode == 0
     assert (f"there is no variable {name}: did you mean {meant}?" in done.stderr) == (meant is not None)
 
 

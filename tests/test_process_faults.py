@@ -2,11 +2,9 @@
 
 Each program runs in a process of its own.
 """
-import os
-import subprocess
-import sys
 import textwrap
 
+import new_process
 import pytest
 
 HEAD = """
@@ -31,8 +29,7 @@ def check(compiled=None, n=5):
 
 def run(program, backend):
     code = textwrap.dedent(HEAD) + textwrap.dedent(program) + '\nprint("done", flush=True)\n'
-    command = [sys.executable, "-c", code, backend]
-    p = subprocess.run(command, capture_output=True, text=True, timeout=110, env=os.environ)
+    p = new_process.run(code, backend, timeout=110)
     assert p.returncode == 0 and "done\n" in p.stdout, p.stdout[-2000:] + p.stderr[-4000:]
     return p
 
