@@ -185,7 +185,14 @@ def _is_same(a: Any, b: Any) -> bool:
     return (
         a.dtype is b.dtype and a.device == b.device and a.dim() == b.dim() and a.layout is b.layout
         and all(hint_of(n) == m for n, m in zip(a.shape, b.shape))
-        and (a.layout is not torch.strided or all(hint_of(n) == m for n, m in zip(a.stride(), b.stride()))))
+        and (a.layout is not torch.strided or _has_offset_of(a, b) and all(
+            hint_of(n) == m for n, m in zip(a.stride(), b.stride()))))
+
+
+def _has_offset_of(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether both begin at the same place of their storages: a view without elements begins where its base does in
+    eager (``diagonal`` beside a matrix), and not everywhere in torch's symbolic rules."""
+    return bool(hint_of(a.storage_offset()) == b.storage_offset())
 
 
 def _laid_out(mode: Any, static: Any, func: Any, args: Any, kwargs: Any, result: Any, expected: Any) -> Any:
@@ -194,7 +201,7 @@ def _laid_out(mode: Any, static: Any, func: Any, args: Any, kwargs: Any, result:
     if not isinstance(result, torch.Tensor) or not isinstance(expected, torch.Tensor) or func._schema.is_mutable:
         return None
     if tuple(map(hint_of, result.shape)) != tuple(expected.shape) or (
-            result.dtype, result.device) != (expected.dtype, expected.device):
+            result.dtype, result.device) != (expected.dtype, expected.device) or not _has_offset_of(result, expected):
         return None
     strides = _strides(result, expected)
     if strides is None and func in stride_rules.VIEWS:

@@ -44,3 +44,17 @@ def test_an_order_that_depends_on_the_sizes_is_for_these_alone():
         found, expected = compiled(q, other), f(q, other)
         torch.testing.assert_close(found, expected)
         assert found.stride() == expected.stride(), (a, b)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
+@pytest.mark.parametrize("f", [
+    lambda x: x.view(-1, 1).diagonal(1), lambda x: x.view(1, -1).diagonal(-1), lambda x: x.diagonal(x.shape[1]),
+    lambda x: x[x.shape[0]:], lambda x: x[:, x.shape[1]:], lambda x: x.narrow(0, x.shape[0], 0),
+    lambda x: x.diagonal(1)])
+def test_where_views_without_elements_begin(f, backend):
+    compiled = dynamo_lite.compile(f, backend=backend)
+    for rows, columns in ((12, 6), (5, 4), (5, 8), (9, 2)):
+        x = torch.randn(rows + 1, columns)[1:]
+        found, expected = compiled(x), f(x)
+        assert torch.equal(found, expected)
+        assert (found.storage_offset(), found.stride()) == (expected.storage_offset(), expected.stride())
