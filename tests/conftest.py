@@ -17,8 +17,6 @@ os.environ.setdefault("DYNAMO_LITE_CACHE_GRAPHS", "0")
 os.environ.setdefault("DYNAMO_LITE_CACHE_SIZES", "0")
 # Which products are the library's is not to depend on how busy the machine is.
 os.environ.setdefault("DYNAMO_LITE_MEASURED_PRODUCTS", "0")
-# Nor is what loops threads share: the typical times of cores, not those measured here and now.
-os.environ.setdefault("DYNAMO_LITE_TARGET", "wake=6500, awake=1600, elements=10")
 # Processes that share the processors are not to spin for each other: libgomp reads this when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 for _name in ("DYNAMO_LITE_LOGS", "TORCH_LOGS"):

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import types
 
 import pytest
@@ -154,9 +153,6 @@ def sgd(parameters):
 
 
 MODELS = [mlp, resnet18, roberta]
-# What an optimizer does has little to do with what is around it: the large models run the others with one of them.
-BY_BOTH_OPTIMIZERS = (plain, accumulated)
-ALL = os.environ.get("DYNAMO_LITE_TRAINING") == "all"
 VARIANTS = [plain, clipped, accumulated, second_backward, checkpointed, carried_state, hooked]
 
 
@@ -172,8 +168,6 @@ def run(step, make_inputs, model, steps=STEPS):
     mlp, pytest.param(resnet18, marks=pytest.mark.slow), pytest.param(roberta, marks=pytest.mark.slow)],
     ids=lambda f: f.__name__)
 def test_steps(build, variant, optimizer):
-    if not ALL and build is not mlp and optimizer is sgd and variant not in BY_BOTH_OPTIMIZERS:
-        pytest.skip("DYNAMO_LITE_TRAINING=all runs it")
     torch.manual_seed(0)
     model, make_inputs = build()
     twin, third = copy.deepcopy(model), copy.deepcopy(model)

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 import dynamo_lite
+from dynamo_lite import config
 
 aten = torch.ops.aten
 
@@ -64,8 +65,10 @@ def test_gradient_of_maxima(check_many, shape):
 def test_threads_share_the_images_of_a_gradient(build, in_cpp):
     x = torch.randn(8, 16, 64, 64)
     y, at = F.max_pool2d(x, 2, return_indices=True)
-    built = build(lambda d, at, x: aten.max_pool2d_with_indices_backward(d, x, [2, 2], [2, 2], [0], [1], False, at) + 1,
-                  [y, at, x])
+    with config.patch(target={"wake": 6500, "awake": 1600, "elements": 10}):
+        built = build(
+            lambda d, at, x: aten.max_pool2d_with_indices_backward(d, x, [2, 2], [2, 2], [0], [1], False, at) + 1,
+            [y, at, x])
     assert "parallel(128, 1, threads" in built.program.source
     threads = torch.get_num_threads()
     try:

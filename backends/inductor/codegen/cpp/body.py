@@ -100,8 +100,8 @@ class Body:
 
     # ------------------------------------------------------------ nodes
     def _emit(self, stage: Stage, changing: frozenset[ix.Var], given: Mapping[int, Node] | None = None) -> None:
-        """Emits what the stage needs and what ``changing``, the variables of loops further in, don't change. What
-        values that are ``given``, by their ids, do not need what they are made of."""
+        """Emits what the stage needs and what ``changing``, the variables of loops further in, don't change. Operands
+        of values that are ``given`` (by id) are not emitted for these."""
         for n in walk([s.value for s in stage.statements], given):
             if n not in self.emitted and n.op not in ("const", "acc", "update") and changing.isdisjoint(n.vars):
                 self._emit_node(n)
