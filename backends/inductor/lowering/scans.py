@@ -106,7 +106,7 @@ def logcumsumexp(g: GraphLowering, self: TensorValue, dim: int) -> Any:
     """``log(exp(x) + exp(total))``, of the larger one and what the other adds to it; two equal infinities stay."""
     if not _can_scan(self, dim) or self.dtype not in FLOAT | HALF:
         return NotImplemented
-    if _rows(self, dim) < FEW_ROWS:
+    if _rows(self, dim) < (FEW_ROWS if self.device.type == "cpu" else 2):
         return NotImplemented  # libm is faster than vectors that are mostly idle
     wide, ops = _carried_dtype(self.dtype, self.device), g.ops
     steps = _Steps(g, self, wrap(dim, self.ndim))

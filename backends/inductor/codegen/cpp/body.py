@@ -6,8 +6,9 @@ Invariant: a node is emitted once in each scope, before what uses it; ``emitted`
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import ROUND, VALUE, const_text, index_text, operation_text
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
@@ -228,6 +229,27 @@ class Body:
             self.line(f"store<L>({p} + {self._scalar_index(s.index)}, {value}, m{self._twin});")
         else:
             self.line(f"store_lanes<L>({p}, {value}, m{self._twin}, {self._lane_index(s.index)});")
+
+    def _take_in(self, stage: Stage, accumulators: Sequence[Accumulator], slot: str) -> None:
+        """Stores and accumulates the values of an iteration, in the copies ``slot`` of the accumulators."""
+        following = iter(accumulators)
+        for s in stage.statements:
+            if isinstance(s, Store):
+                self._store(s)
+            else:
+                a = next(following)
+                position = self._position(s.position, a.lanes, a.place) if a.positions else ""
+                value = self._as(s.value if a.square is None else a.square, a.lanes)
+                self.line(a.take(value, position, slot))
+
+    def _position(self, position: ix.Index, lanes: bool, kind: str) -> str:
+        text = f"({kind})({index_text(position, self.var_names)})"
+        if not lanes:
+            return text
+        v = self._v
+        c = ix.coefficient(position, v) if v is not None else 0
+        assert c is not None
+        return f"bc<L>({text}) + iota<{kind}, L>() * ({kind})({index_text(c, {})})" if c != 0 else f"bc<L>({text})"
 
     def _update(self, buffer: str, n: Node) -> None:
         """Writes what is at a place that may come from memory, or joins a value with it."""

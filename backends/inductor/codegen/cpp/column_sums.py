@@ -121,13 +121,7 @@ class ColumnSums(Body):
         self.line(f"const i64 {self._name(lane)} = first + u.n * L;")
         self._v = lane
         self._emit(stage, frozenset())
-        following = iter(accumulators)
-        for s in stage.statements:
-            if isinstance(s, Store):
-                self._store(s)
-            else:
-                a = next(following)
-                self.line(a.take(self._as(s.value if a.square is None else a.square, True), "", "u.n"))
+        self._take_in(stage, accumulators, "u.n")
         self._v = None
         self.close("});")
         self.emitted = before

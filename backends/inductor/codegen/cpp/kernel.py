@@ -464,26 +464,9 @@ class CppKernel(ScanBody, ColumnSums):
         if along:
             self._v = v
         self._emit(stage, frozenset())
-        following = iter(accumulators)
-        for s in stage.statements:
-            if isinstance(s, Store):
-                self._store(s)
-            else:
-                a = next(following)
-                position = self._position(s.position, a.lanes, a.place) if a.positions else ""
-                value = self._as(s.value if a.square is None else a.square, a.lanes)
-                self.line(a.take(value, position, slot))
+        self._take_in(stage, accumulators, slot)
         if along:
             self._v = None
             self._paired = False
         self.close("});" if along else "}")
         self.emitted = before
-
-    def _position(self, position: ix.Index, lanes: bool, kind: str) -> str:
-        text = f"({kind})({index_text(position, self.var_names)})"
-        if not lanes:
-            return text
-        v = self._v
-        c = ix.coefficient(position, v) if v is not None else 0
-        assert c is not None
-        return f"bc<L>({text}) + iota<{kind}, L>() * ({kind})({index_text(c, {})})" if c != 0 else f"bc<L>({text})"
