@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import sys
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -65,9 +66,12 @@ class Frame:
         asked: whether it was asked for by itself.
         helper: whether others were asked for, and not this one.
         known: the entries of its code.
+        called_from_handler: whether a caller handles an exception.
     """
 
-    __slots__ = ("args", "asked", "builtins", "closure", "code", "globals", "helper", "known", "resumed", "user_code")
+    __slots__ = (
+        "args", "asked", "builtins", "called_from_handler", "closure", "code", "globals", "helper", "known", "resumed",
+        "user_code")
 
     def __init__(
         self,
@@ -90,6 +94,8 @@ class Frame:
         self.asked = roots is not None and roots.get(self.user_code) is not None
         self.helper = roots is not None and not self.asked
         self.known: list[GuardedCode] = entries(code, hook)
+        # Nothing between the hook and here handles one of its own.
+        self.called_from_handler = sys.exception() is not None
 
     @property
     def values(self) -> tuple[Any, ...]:

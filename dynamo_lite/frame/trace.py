@@ -77,6 +77,7 @@ def opened(settings: Settings, request: TraceRequest) -> Iterator[Trace]:
         request.dynamic, request.fits_all, settings.fullgraph, value_guards, settings.dynamic, request.learned)
     tx = root_translator(frame.code, output, frame.globals, frame.builtins, frame.closure, frame.args)
     output.effects.watch.add_arguments(frame.args)
+    output.called_from_handler = frame.called_from_handler
     tx.budget = Budget(settings.fullgraph, request.graphless)
     tx.break_visit = request.break_visit
     tx.unbreakable = unbreakable

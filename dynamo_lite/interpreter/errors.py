@@ -5,6 +5,7 @@ out of the evaluator is either ``exc.Unsupported`` or a fault of ours.
 """
 from __future__ import annotations
 
+import sys
 import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -107,7 +108,18 @@ class Errors(Part):
         return ObservedException(value)
 
     def current_exception(self) -> VariableTracker | None:
-        """The exception that is being handled here or in a caller."""
+        """The exception that is being handled here or in a caller.
+
+        Raises:
+            Unsupported: the frame was called from a handler outside of the trace, and nothing is handled inside.
+        """
+        handled = self._handled_in_trace()
+        if handled is None:
+            self._require_nothing_handled()
+        return handled
+
+    def _handled_in_trace(self) -> VariableTracker | None:
+        """The topmost exception that the trace handles (Python/errors.c, _PyErr_GetTopmostException)."""
         frame: Any = self.tx
         while frame is not None:
             for handled in reversed(frame.exceptions):
@@ -116,11 +128,43 @@ class Errors(Part):
             frame = frame.parent
         return None
 
+    def _require_nothing_handled(self) -> None:
+        """Guards that whoever calls the frame handles no exception, which this trace would see."""
+        if self.tx.output.called_from_handler:
+            unsupported("exception_handling", "the exception that a caller of the compiled function handles")
+        self.tx.guard_result(sys.exception, (), None)
+
+    def chain(self, error: ObservedException) -> None:
+        """Sets the context of an exception that has just been raised (Python/errors.c, _PyErr_SetObject)."""
+        value = error.value
+        if error.chained:
+            return
+        error.chained = True
+        if value.source is not None or not isinstance(value, ObjectVariable) or value.exception is None:
+            return
+        handled = self._handled_in_trace()
+        if handled is value:
+            return
+        value.exception.outer_context = handled is None
+        if handled is None:
+            return
+        effects = self.tx.output.effects
+        link, seen = handled, {id(handled)}
+        while (context := effects.attributes_of(link).get("__context__")) is not None and id(context) not in seen:
+            if context is value:  # no exception is to be in its own chain
+                effects.store_attr(link, "__context__", ConstantVariable(None))
+                break
+            seen.add(id(context))
+            link = context
+        effects.store_attr(value, "__context__", handled)
+
     def exception_attribute(self, owner: ObjectVariable, name: str) -> VariableTracker:
         """An attribute that exceptions store in C."""
         written = self.tx.output.effects.attributes_of(owner)
         if name == "__traceback__" and owner.exception is not None and owner.exception.raised:
             unsupported("exception_handling", "__traceback__ of an exception raised while compiling")
+        if name == "__context__" and owner.exception is not None and owner.exception.outer_context:
+            self._require_nothing_handled()  # what a caller handled when it was raised would be its context
         if name in written:
             return self.tx.output.effects.load_attr(owner, name)
         if owner.value is None and name in _EXCEPTION_FIELDS:

@@ -62,7 +62,7 @@ def _cleanup_throw(tx: Translator, i: Any) -> int:
     # The iterator of a ``yield from``, what was sent to it last, and what throw() or close() has raised there.
     error = tx.pop()
     if not issubclass(error.python_type(), StopIteration):
-        raise ObservedException(error)
+        raise ObservedException(error, chained=True)
     tx.pop_lazy()
     tx.push(tx.getattr(error, "value"))
     return i.index + 1
@@ -94,10 +94,10 @@ def behind_loop(tx: Translator, i: Any) -> int:
 @opcode("RAISE_VARARGS")
 def _raise_varargs(tx: Translator, i: Any) -> None:
     if i.arg == 0:
-        current = next((e for e in reversed(tx.exceptions) if e is not None), None)
+        current = tx.errors.current_exception()
         if current is None:
-            unsupported("exception_handling", "`raise` without an exception in this frame")
-        raise ObservedException(current)
+            tx.raise_error(RuntimeError, "No active exception to reraise")
+        raise ObservedException(current, chained=True)
     cause = tx.pop() if i.arg == 2 else None
     error = tx.errors.exception_to_raise([tx.pop()])
     if cause is not None:
@@ -139,7 +139,7 @@ def _check_exc_match(tx: Translator, i: Any) -> None:
 
 @opcode("RERAISE")
 def _reraise(tx: Translator, i: Any) -> None:
-    raise ObservedException(tx.pop())
+    raise ObservedException(tx.pop(), chained=True)
 
 
 # ---------------------------------------------------------------- with

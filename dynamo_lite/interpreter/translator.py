@@ -271,11 +271,7 @@ class Translator(Evaluator):
     def unwind(self, error: ObservedException, instruction: Instruction) -> None:
         """Goes to the handler of the instruction, or out of the frame (Python/ceval.c, exception_unwind)."""
         self.output.effects.note_raised(error.value, self.root.visits - 1)
-        context = next((e for e in reversed(self.exceptions) if e is not None), None)
-        if context is not None and context is not error.value:
-            written = self.output.effects.attributes_of(error.value)
-            if "__context__" not in written and error.value.source is None:
-                self.output.effects.store_attr(error.value, "__context__", context)
+        self.errors.chain(error)
         handler = instruction.handler
         if handler is None:
             raise error
@@ -332,6 +328,7 @@ class Translator(Evaluator):
         if raised is not None:
             try:
                 frame.push(ConstantVariable(None))  # in the place of what is sent
+                self.errors.chain(raised)  # with what this frame handles, not the generator
                 frame.unwind(raised, frame.current)
             except ObservedException as error:
                 self._check_stop_iteration(error)
@@ -377,7 +374,7 @@ class Translator(Evaluator):
     def _check_stop_iteration(self, error: ObservedException) -> None:
         """A StopIteration that leaves a generator becomes a RuntimeError (PEP 479)."""
         if issubclass(error.value.python_type(), StopIteration):
-            raise ObservedException(self.stop_iteration_error(error.value))
+            raise ObservedException(self.stop_iteration_error(error.value), chained=True)
 
     def stop_iteration_error(self, error: VariableTracker) -> VariableTracker:
         """What a generator raises instead of a StopIteration."""

@@ -107,6 +107,7 @@ class OutputGraph:
         self.operations = 0
         self.assumed_at: int | None = None  # the first of the root's instructions that relied on a tensor's value
         self._captures_sizes = bool(setting("capture_dynamic_output_shape_ops"))
+        self.called_from_handler = False  # whether a caller of the frame handles an exception
         self.parts = 0  # how many functions are being evaluated that become graphs of their own
         self.examples = 0  # how many transforms show one example in place of a batch
         self.layout_questions = 0  # how often the program has asked how a tensor lies in memory

@@ -51,11 +51,17 @@ _HEAP_TYPE, _NOT_INSTANTIABLE, _IMMUTABLE = 1 << 9, 1 << 7, 1 << 8
 
 
 class ObservedException(Exception):
-    """An exception that the traced program raises; `value` is the tracker of the exception object."""
+    """An exception that the traced program raises.
 
-    def __init__(self, value: VariableTracker) -> None:
+    Args:
+        value: the tracker of the exception object.
+        chained: whether its context is what it is to be: it is raised again, or goes through frames.
+    """
+
+    def __init__(self, value: VariableTracker, chained: bool = False) -> None:
         super().__init__(value)
         self.value = value
+        self.chained = chained
 
 
 def unsupported(kind: str, detail: str, hint: str | None = None, visit: int | None = None) -> NoReturn:

@@ -33,11 +33,12 @@ def plan(kind: str, seed: int) -> tuple[str, Any]:
     backend = "inductor_lite" if seed % 4 == 3 else "eager"
     grad = seed % 3 == 2
     settings = (("capture_scalar_outputs", True),) if seed % 5 == 4 else ()
-    options = harness.Options(backend, grad, settings)
+    options = harness.Options(backend, grad, settings, in_handler=seed % 7 in (1, 4))
     if kind == "shapes":
         # The others say nothing, and what has changed becomes a symbol.
         options = dataclasses.replace(
-            options, grad=False, dynamic=True if seed % 3 == 0 else None, calls=tuple(range(shapes.STEPS)))
+            options, grad=False, in_handler=False, dynamic=True if seed % 3 == 0 else None,
+            calls=tuple(range(shapes.STEPS)))
         return shapes.program(seed), options
     if kind == "numbers":
         options = harness.Options(("inductor_lite", "aot_eager", "inductor_lite", "eager")[seed % 4], False, settings,

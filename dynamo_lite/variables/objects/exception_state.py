@@ -25,11 +25,14 @@ class ExceptionState:
         by_interpreter: whether the evaluator raised it, as CPython itself does, so that attributes such as the
             ``name`` of an AttributeError are not known.
         raised: whether it was raised since its traceback was set, which makes it a longer one.
+        outer_context: whether, when it was raised last, no frame of the trace handled an exception: its context is
+            then what a caller outside of the trace handles, if that is any.
     """
 
     arguments: list[VariableTracker] | None = None
     by_interpreter: bool = False
     raised: bool = False
+    outer_context: bool = False
 
     def reconstruct(self, cg: Codegen, base: Any) -> None:
         """With the exception on the stack, emits what its base's ``__init__`` stores besides the arguments."""
