@@ -16,6 +16,7 @@ import torch
 from ..rules.table import handles
 from ..variables.base import MISSING, ObservedException, VariableTracker, unsupported
 from ..variables.constant import ConstantVariable
+from ..variables.containers.attributed import OrderedDictVariable
 from ..variables.containers.deques import DequeVariable
 from ..variables.containers.mappings import DictVariable
 from ..variables.containers.sequences import ListVariable, TupleVariable
@@ -135,9 +136,7 @@ def _state(tx: Tracer, owner: VariableTracker) -> VariableTracker:
     if custom is not object.__getstate__:
         unsupported("unsupported_method", f"pickling {owner.describe()}, whose class has a __getstate__ of its own")
     if not isinstance(owner, ObjectVariable):
-        if tx.output.effects.attributes_of(owner):
-            unsupported("unsupported_method", f"pickling {owner.describe()}, which has attributes")
-        return ConstantVariable(None)
+        return _state_of_builtin(tx, owner)
     state: VariableTracker = ConstantVariable(None)
     if cls.__dictoffset__ != 0:
         own = owner.generic_getattr(tx, "__dict__")
@@ -150,6 +149,13 @@ def _state(tx: Tracer, owner: VariableTracker) -> VariableTracker:
     if not slots:
         return state
     return TupleVariable([state, tx.values.new_dict({ConstantVariable(name): value for name, value in slots.items()})])
+
+
+def _state_of_builtin(tx: Tracer, owner: VariableTracker) -> VariableTracker:
+    if tx.output.effects.attributes_of(owner):
+        unsupported("unsupported_method", f"pickling {owner.describe()}, which has attributes")
+    own = owner.getattr(tx, "__dict__") if isinstance(owner, OrderedDictVariable) else None
+    return own if isinstance(own, DictVariable) and own.items else ConstantVariable(None)
 
 
 def _slot(tx: Tracer, owner: ObjectVariable, name: str) -> VariableTracker | None:

@@ -204,8 +204,8 @@ def _send(tx: Translator, i: Any) -> int | None:
             value = receiver.resume(tx, sent)
             result = receiver.returned
         elif sent.is_none():
-            value = receiver.next(tx)
-            result = ConstantVariable(None)
+            # An iterator of the user's own may end with a value, as generators do.
+            value, result = tx.iteration.next_of(receiver), ConstantVariable(None)
         else:
             value, result = tx.call_method(receiver, "send", [sent]), ConstantVariable(None)
     except ObservedException as error:

@@ -13,7 +13,8 @@ from ..variables import error_texts
 from ..variables.base import VariableTracker, realized, type_name, unsupported
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
-from ..variables.containers.mappings import DictVariable, given_pairs
+from ..variables.containers.mappings import DictVariable
+from ..variables.containers.pairs import given_pairs
 from ..variables.containers.sequences import ListVariable, TupleVariable
 from ..variables.containers.sets import SetVariable
 from ..variables.functions.functions import NestedFunctionVariable

@@ -9,14 +9,13 @@ from __future__ import annotations
 import collections
 import gc
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from ...bytecode.emit import in_order
 from ...guards.source import ConstSource, DictItemSource, DictKeySource, FrozenSource, Source
 from ...polyfills import update_ordered
-from .. import error_texts
 from ..base import (
     LazyVariable,
     ObservedException,
@@ -32,6 +31,7 @@ from ..constant import ConstantVariable, is_constant_value
 from ..identity import as_key
 from .dict_changes import DictChanges, Entries, Entry, Step
 from .dict_views import CLEAR_MOVES, DictIteratorVariable, DictViewVariable
+from .pairs import given_pairs
 from .sequences import TupleVariable
 from .sets import constant_part
 from .user_keys import UserKey, check_rebuildable
@@ -182,6 +182,8 @@ class DictVariable(VariableTracker):
         raise TypeError(f"unhashable type: {type_name(self.cls)!r}")
 
     def initialize(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
+        if self.cls is collections.defaultdict:
+            unsupported("unsupported_method", "__init__ of a subclass of defaultdict")
         DictVariable._update(self, tx, *args, **kwargs)
 
     def truth(self, tx: Tracer) -> bool:
@@ -276,10 +278,25 @@ class DictVariable(VariableTracker):
         if op != "|" or not isinstance(other, DictVariable):
             return None
         first, second = (other, self) if reflected else (self, other)
-        result = first.like(dict(first.items))
-        for hashed, (key, value) in second.items.items():
-            result.items[hashed] = (result.items.get(hashed, (key, None))[0], value)
+        result = (first if first.cls is self.cls else self).made_of(tx, first)
+        content = result.content or result
+        assert isinstance(content, DictVariable)
+        DictVariable._update(content, tx, second.holder or second)
         return result
+
+    def made_of(self, tx: Tracer, given: DictVariable) -> VariableTracker:
+        """A mapping of the entries of another, of the class that the methods of C give that make one for this: an
+        OrderedDict or defaultdict calls its own class, of any other dict the result is a dict
+        (Objects/odictobject.c, odict_or; Modules/_collectionsmodule.c, new_defdict)."""
+        holder = self.holder
+        if holder is None or self.cls not in (collections.OrderedDict, collections.defaultdict):
+            factory = self.default_factory if self.cls is collections.defaultdict else None
+            cls = self.cls if self.cls in (collections.OrderedDict, collections.defaultdict) else dict
+            return DictVariable(dict(given.items), cls=cls, default_factory=factory)
+        arguments = [given.holder or given]
+        if self.cls is collections.defaultdict:
+            arguments.insert(0, tx.getattr(holder, "default_factory"))
+        return tx.call(tx.values.from_result(holder.python_type(), "class"), arguments, {})
 
     def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if self.cls is collections.Counter:
@@ -288,10 +305,6 @@ class DictVariable(VariableTracker):
             return None
         DictVariable._update(self, tx, other)
         return self
-
-    def like(self, items: Entries) -> DictVariable:
-        cls = dict if self.cls is MappingProxyType else self.cls
-        return DictVariable(items, cls=cls, default_factory=self.default_factory)
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         written = tx.output.effects.attributes_of(self)
@@ -391,7 +404,13 @@ class DictVariable(VariableTracker):
         return ConstantVariable(None)
 
     def _copy(self, tx: Tracer) -> VariableTracker:
-        return self.like(dict(self.items))
+        if self.cls is not collections.OrderedDict or self.holder is None:
+            return self.made_of(tx, self)
+        # Objects/odictobject.c, odict_copy
+        made = tx.call(tx.values.from_result(self.holder.python_type(), "class"), [], {})
+        for key, value in zip(self.keys(), self.values(tx)):
+            made.setitem(tx, key, value)
+        return made
 
     def _keys(self, tx: Tracer) -> VariableTracker:
         return DictViewVariable(self, "keys")
@@ -464,42 +483,17 @@ class MappingProxyVariable(DictVariable):
         "keys": lambda self, tx: DictViewVariable(self.behind, "keys"),
         "values": lambda self, tx: DictViewVariable(self.behind, "values"),
         "items": lambda self, tx: DictViewVariable(self.behind, "items"),
+        "copy": lambda self, tx: tx.call_method(self.mapping, "copy", []),
     }
+
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if op != "|":
+            return None
+        other = other.mapping if isinstance(other, MappingProxyVariable) else other
+        return tx.operators.binary(op, *((other, self.mapping) if reflected else (self.mapping, other)))
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.build_new(self, lambda: cg.call_constant(MappingProxyType, lambda: cg.push(self.mapping)), lambda: None)
-
-
-def _raise_no_pair(tx: Tracer, number: int) -> NoReturn:
-    text, notes = error_texts.no_pair(number)
-    try:
-        tx.raise_error(TypeError, text)
-    except ObservedException as error:
-        for note in notes:
-            tx.call_method(error.value, "add_note", [ConstantVariable(note)])
-        raise
-
-
-def given_pairs(tx: Tracer, value: VariableTracker) -> Iterator[tuple[VariableTracker, VariableTracker]]:
-    """The (key, value) pairs that dict(value) and update(value) see where the value is no dict, one by one."""
-    if tx.has_attribute(value, "keys"):
-        keys = tx.call_method(value, "keys", [])
-        owner, kind = value.python_type().__name__, type_name(keys.python_type())
-        iterator = tx.iteration.iterator_or(keys, f"{owner}.keys() returned a non-iterable (type {kind})")
-        for key in tx.iteration.listed(iterator):
-            yield key, value.getitem(tx, key)
-        return
-    for number, element in enumerate(tx.iteration.steps(tx.iteration.get_iter(value))):
-        try:
-            pair = tx.iteration.fast_sequence(element, "")
-        except ObservedException as error:
-            if issubclass(error.value.python_type(), TypeError):
-                _raise_no_pair(tx, number)
-            raise
-        if len(pair) != 2:
-            said = f"dictionary update sequence element #{number} has length {len(pair)}; 2 is required"
-            tx.raise_error(ValueError, said)
-        yield pair[0], pair[1]
 
 
 # ---------------------------------------------------------------- wrapping
@@ -539,10 +533,10 @@ def dict_at(
     return DictVariable(entries, source, cls, default_factory)
 
 
-@wraps_type(dict, collections.OrderedDict)
+@wraps_type(dict)
 def _wrap_dict(tx: Tracer, value: dict[Any, Any], source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
-    return dict_at(tx, value, source, type(value))
+    return dict_at(tx, value, source, dict)
 
 
 @wraps_type(collections.defaultdict)

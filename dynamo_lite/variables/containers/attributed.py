@@ -1,0 +1,45 @@
+"""An OrderedDict from outside, which has attributes beside its entries (the ``_metadata`` of a module's state).
+
+Invariant: what is read of them is guarded, that there is none too; they are written in plain Python.
+"""
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Any
+
+from ...guards.source import InstanceDictSource, Source
+from ..base import VariableTracker, wraps_type
+from .mappings import DictVariable, dict_at
+from .spaces import read_own, space_at
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+
+
+class OrderedDictVariable(DictVariable):
+    """Args:
+        real: the OrderedDict.
+        entries: the tracker of its entries, which this one takes the place of.
+    """
+
+    def __init__(self, real: Any, entries: DictVariable) -> None:
+        super().__init__(
+            entries._entries, entries.source, entries.cls, guard_keys=entries._guard_keys)
+        self._own: dict[str, Any] = vars(real)
+
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
+        assert self.source is not None
+        place = InstanceDictSource(self.source)
+        if name == "__dict__":
+            return space_at(tx, self._own, place)
+        if not hasattr(self.cls, name):
+            own = read_own(tx, self, self._own, place, name)
+            if own is not None:
+                return own
+        return super().getattr(tx, name)
+
+
+@wraps_type(collections.OrderedDict)
+def _wrap_ordered_dict(tx: Tracer, value: Any, source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", type(value))
+    return OrderedDictVariable(value, dict_at(tx, value, source, collections.OrderedDict))
