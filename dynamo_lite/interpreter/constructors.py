@@ -23,6 +23,7 @@ from ..variables.constant import ConstantVariable
 from ..variables.contents import VALUE_TYPES
 from ..variables.functions.functions import FunctionVariable, MethodVariable
 from ..variables.functions.partials import new_partial
+from ..variables.numbers.numpy_numbers import as_of_python
 from ..variables.numbers.ranges import RangeVariable, SliceVariable
 from ..variables.numbers.scalars import ScalarVariable, call_on_scalars
 from ..variables.numbers.symbolic_ints import call_on_ints
@@ -175,9 +176,10 @@ def _number(cls: type, method: str) -> Constructor:
     def constructor(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         if args and isinstance(args[0], TensorVariable):
             return args[0].call_method(tx, method, [], {})
-        number = call_on_ints(tx, cls, list(args), kwargs) if tx.output.symbols.any else None
+        numbers = as_of_python(cls, args)
+        number = call_on_ints(tx, cls, numbers, kwargs) if tx.output.symbols.any else None
         if number is None and tx.output.scalars.met:
-            number = call_on_scalars(tx, cls, args, kwargs)
+            number = call_on_scalars(tx, cls, numbers, kwargs)
         if number is not None:
             return number
         if args and isinstance(args[0], ObjectVariable):

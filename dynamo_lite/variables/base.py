@@ -88,6 +88,8 @@ class VariableTracker:
     real: Any = None
     # What an instance of a subclass of a builtin holds.
     content: VariableTracker | None = None
+    # The number of Python's that has the value of one of NumPy's, if that may differ from call to call.
+    python_number: VariableTracker | None = None
     # Its exact class, of trackers that stand for values of several classes.
     cls: Any = None
     # Its node in the graph, of a tensor or of a number that is computed from tensors.

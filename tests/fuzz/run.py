@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from .watch import Watch
 
-HANG = 120.0    # seconds of the processor's time for one program, its compiles included, or without any of it
+HANG = 300.0    # seconds of the processor's time for one program, its compiles included, or without any of it
 OWN = "import dynamo_lite\n"    # a program's own part begins behind the imports that all have in common
 MANY = 20       # seeds; of so many, plain Python runs nine in ten
 KINDS = ("programs", "environments", "shapes", "numbers")

@@ -26,6 +26,7 @@ from ..constant import ConstantVariable
 from ..containers.sequences import SequenceVariable, TupleVariable
 from ..containers.spaces import space_at
 from ..identity import number_of
+from ..numbers.numpy_numbers import as_of_python
 from ..numbers.scalars import call_on_scalars
 from ..numbers.symbolic_ints import call_on_ints
 from ..objects.classes import ClassVariable, MadeClassVariable
@@ -74,11 +75,11 @@ class BuiltinVariable(RealObjectVariable):
 
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if tx.output.symbols.any:
-            number = call_on_ints(tx, self.value, args, kwargs)
+            number = call_on_ints(tx, self.value, as_of_python(self.value, args), kwargs)
             if number is not None:
                 return number
         if tx.output.scalars.met:
-            number = call_on_scalars(tx, self.value, args, kwargs)
+            number = call_on_scalars(tx, self.value, as_of_python(self.value, args), kwargs)
             if number is not None:
                 return number
         decision = decide(self.value)

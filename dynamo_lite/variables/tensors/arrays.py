@@ -18,6 +18,7 @@ from ...runtime.graph_calls import ArrayCall
 from ..base import VariableTracker, unsupported, wraps_if
 from ..class_calls import constructs
 from ..constant import UNARY, ConstantVariable
+from ..numbers.numpy_numbers import TYPES, Operand, computed, is_followed, product_or_sum
 from ..objects.objects import wrap_object
 from ..torch_api.modules import SkippedFunctionVariable
 from .numbers_of_tensors import new_tensor
@@ -144,6 +145,95 @@ class ArrayVariable(VariableTracker):
         cg.build_new(self, lambda: cg.call_constant(np.array, lambda: cg.emit.load_const(self.value)), lambda: None)
 
 
+class NumpyNumber(ArrayVariable):
+    """A number of NumPy's that may differ from call to call. Whoever asks for its value fixes it, by a guard.
+
+    Args:
+        number: the number of Python's that has its value.
+        cls: its type.
+    """
+
+    has_identity = True
+
+    def __init__(self, number: VariableTracker, cls: type) -> None:
+        VariableTracker.__init__(self)
+        self.python_number: VariableTracker = number
+        self.cls = cls
+        self.owner = None
+
+    @property
+    def value(self) -> Any:
+        """The number; whoever asks depends on it."""
+        return self.cls(self.python_number.constant())
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def describe(self) -> str:
+        return f"NumPy's {self.cls.__name__}"
+
+    def is_constant(self) -> bool:
+        return True
+
+    def as_argument(self, tx: Tracer) -> Any:
+        return self.python_number.as_argument(tx)
+
+    def as_index(self, tx: Tracer) -> Any:
+        return self.python_number.as_index(tx)
+
+    def truth(self, tx: Tracer) -> bool:
+        return tx.truth(self.python_number)
+
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
+        if name in ("shape", "ndim", "size", "dtype", "itemsize", "nbytes"):  # of all numbers of the type
+            return from_numpy(tx, getattr(self.cls(), name))
+        return self if name in ("T", "real") else super().getattr(tx, name)
+
+    def call_method(
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if not args and not kwargs and name in ("item", "tolist"):
+            return self.python_number
+        return super().call_method(tx, name, args, kwargs)
+
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if isinstance(other, TensorVariable):
+            operands = [other, self.python_number] if reflected else [self.python_number, other]
+            return call_in_graph(tx, _OPERATORS[op], operands, {})
+        return super().binary(tx, op, other, reflected)
+
+    def unary(self, tx: Tracer, op: str) -> VariableTracker:
+        return fold(tx, UNARY[op], [self], {})
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(self, lambda: cg.call_constant(self.cls, lambda: cg.push(self.python_number)), lambda: None)
+
+
+def _with_numbers(tx: Tracer, function: Any, args: Sequence[VariableTracker]) -> VariableTracker | None:
+    """A function of numbers of which some may differ from call to call; None where it is of others."""
+    if len(args) == 1 and (numbers := args[0].known_items()) is not None and issubclass(
+            args[0].python_type(), (list, tuple)):
+        found = product_or_sum(tx, function, numbers)
+        return None if found is None else NumpyNumber(found, np.int64)
+    operands = [_operand(a) for a in args]
+    if None in operands or not any(is_followed(o[0]) for o in operands if o is not None):
+        return None
+    result = computed(tx, function, [o for o in operands if o is not None])
+    if isinstance(result, bool):
+        return from_numpy(tx, np.bool_(result))
+    return None if result is None else NumpyNumber(*result)
+
+
+def _operand(value: VariableTracker) -> Operand | None:
+    if isinstance(value, NumpyNumber):
+        return value.python_number, value.cls
+    if isinstance(value, ArrayVariable):
+        cls = type(value.value)
+        return (ConstantVariable(value.value.item()), cls) if cls in TYPES else None
+    is_number = is_followed(value) or type(value) is ConstantVariable and type(value.value) in (bool, int, float)
+    return (value, None) if is_number else None
+
+
 def _view_of(whole: Any, shape: tuple[int, ...], dtype: Any, start: int, strides: tuple[int, ...]) -> Any:
     """Generated code makes an array in another one's memory with this."""
     return np.ndarray(shape, dtype, whole, start, strides)
@@ -188,6 +278,10 @@ def fold(tx: Tracer, function: Any, args: list[VariableTracker], kwargs: dict[st
     """Calls a function of NumPy now."""
     if "out" in kwargs:
         unsupported(_KIND, "a NumPy function with out=")
+    if not kwargs and (tx.output.symbols.any or tx.output.scalars.met):
+        number = _with_numbers(tx, function, args)
+        if number is not None:
+            return number
     plain = [_plain(tx, a) for a in args]
     named = {k: _plain(tx, v) for k, v in kwargs.items()}
     pairs = zip([*plain, *named.values()], [*args, *kwargs.values()])

@@ -24,7 +24,7 @@ def select_symbolic(tx: Tracer, tensor: Any, key: VariableTracker) -> VariableTr
     """``tensor[key]`` where symbols are among the indices; None: there are none, or torch has to see all at once."""
     if not tx.output.symbols.any or tx.output.overrides.active():
         return None
-    keys = [realized(tx, k) for k in key.items] if type(key) is TupleVariable else [key]
+    keys = [_index(realized(tx, k)) for k in (key.items if type(key) is TupleVariable else [key])]
     if not any(isinstance(k, SymbolicIntVariable) and not isinstance(k.expr, int) for k in keys):
         return None
     if not all(isinstance(k, (SymbolicIntVariable, ConstantVariable)) or k.python_type() is slice for k in keys):
@@ -43,6 +43,12 @@ def select_symbolic(tx: Tracer, tensor: Any, key: VariableTracker) -> VariableTr
             found = found.call_method(tx, "select", [ConstantVariable(dim), k], {})
     rest = [k for k in keys if not isinstance(k, SymbolicIntVariable)]
     return found.getitem(tx, TupleVariable(rest)) if rest else found
+
+
+def _index(key: VariableTracker) -> VariableTracker:
+    """An index, as Python's int where it is one of NumPy's."""
+    number = key.python_number
+    return number if number is not None and number.python_type() is int else key
 
 
 def _dimensions(kinds: list[type], ndim: int) -> list[int] | None:
