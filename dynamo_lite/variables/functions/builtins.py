@@ -44,7 +44,7 @@ Handler = Callable[..., VariableTracker]
 
 row(Rule.FOLD,
     ord, chr, hex, bin, oct, str.join, str.format, str.lower, str.upper, int.from_bytes, float.fromhex, bytes.fromhex,
-    str.maketrans, object.__repr__, sys.intern, sys.getrecursionlimit, sys.getdefaultencoding,
+    str.maketrans, object.__repr__, sys.intern, sys.getdefaultencoding,
     reason="it depends on its arguments alone")
 module(Rule.FOLD, "math", reason="it depends on its arguments alone")
 module(Rule.FOLD, "math.integer", reason="it depends on its arguments alone")  # since 3.15
@@ -460,6 +460,12 @@ def _object_delattr(tx: Tracer, owner: VariableTracker, name: VariableTracker) -
         unsupported("side_effect_unsupported", f"object.__delattr__ of {owner.describe()}")
     owner.generic_delattr(tx, name.constant())
     return ConstantVariable(None)
+
+
+@handles(sys.getrecursionlimit)
+def _recursion_limit(tx: Tracer) -> VariableTracker:
+    tx.guard_result(sys.getrecursionlimit, (), sys.getrecursionlimit())
+    return ConstantVariable(sys.getrecursionlimit())
 
 
 @handles(sys.exception)

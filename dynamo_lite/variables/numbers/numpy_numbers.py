@@ -65,7 +65,7 @@ def computed(tx: Tracer, function: Any, operands: Sequence[Operand]) -> tuple[Va
     """A function of NumPy, or an operator, of numbers of which some may differ from call to call.
 
     Returns:
-        the result and its type; a bool for a comparison, whose outcome is guarded; None where the numbers' values are needed.
+        the result and its type; a bool for a comparison, whose outcome is guarded; None where the values are needed.
     """
     numbers = [number for number, _ in operands]
     classes = tuple(cls for _, cls in operands)
