@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch.fx import _symbolic_trace
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 OLDEST = (2, 11)
 
@@ -63,16 +63,37 @@ class _Asked(torch.Tensor):
         return func(*[a.held if isinstance(a, cls) else a for a in args], **kwargs or {})
 
 
+class _Asking(TorchDispatchMode):
+    """Has ``_Asked`` take all operations: one that came to it as a tensor's class would have torch import
+    ``torch.distributed.tensor`` and sympy, a second of the first call with symbolic sizes.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Keeps TorchDispatchMode.__init_subclass__ from importing torch._dynamo with the first call.
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _Asked.__torch_dispatch__(func, types, args, kwargs)
+
+
+def asks_for_numbers(operation: Callable[[torch.Tensor], Any]) -> bool:
+    """Whether an operation, given a tensor of three dimensions, asks for the tensor's sizes as numbers."""
+    held = torch.zeros(2, 3, 4)
+    probe = _Asked(held)
+    with _disable_current_modes(), _Asking():
+        operation(probe)
+    return probe.numbers_asked
+
+
 @functools.cache
 def matmul_asks_for_numbers() -> bool:
     """Whether ``matmul`` as C++ decomposes it (and so ``linear`` without a bias) takes no symbolic sizes: 2.11.
 
     Its decomposition in Python, which torch uses while its Python dispatcher is enabled, does.
     """
-    probe = _Asked(torch.zeros(2, 3, 4))
-    with _disable_current_modes():
-        torch.matmul(probe, torch.zeros(4, 4))
-    return probe.numbers_asked
+    other = torch.zeros(4, 4)
+    return asks_for_numbers(lambda probe: torch.matmul(probe, other))
 
 
 class _Divided(int):

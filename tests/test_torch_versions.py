@@ -1,7 +1,6 @@
 """Which versions of torch are refused, and that what a version lacks is asked of torch and not of its number."""
-import subprocess
-import sys
 
+import new_process
 import pytest
 import torch
 
@@ -28,7 +27,7 @@ try:
 except ImportError as error:
     print(error)
 """
-    p = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    p = new_process.run(code)
     assert p.stdout == "dynamo_lite needs torch 2.11 or later, and this is torch 2.10.0\n", p.stderr
 
 
@@ -60,6 +59,27 @@ def test_products_of_symbolic_sizes_are_one_graph_on_every_version(program):
         got, want = compiled(x, w), program(x, w)
         assert torch.equal(got, want) and got.stride() == want.stride()
     assert len(graphs) == 1
+
+
+def test_what_asks_for_numbers_is_told_from_what_does_not():
+    assert torch_versions.asks_for_numbers(lambda probe: torch.kron(probe, probe))
+    assert torch_versions.asks_for_numbers(lambda probe: torch.ops.aten.size.int(probe, 0))
+    assert not torch_versions.asks_for_numbers(lambda probe: probe.transpose(1, 2).flatten() + 1)
+
+
+def test_symbolic_sizes_alone_import_nothing_of_torch_distributed():
+    """Which kernels of torch's for meta tensors do, those of products among them."""
+    done = new_process.run("""
+import sys, torch, dynamo_lite
+before = {m for m in sys.modules if m.startswith(("torch.distributed.", "sympy"))}
+for name in ("eager", "inductor_lite"):
+    compiled = dynamo_lite.compile(lambda x: x.sum(0) * x.cos(), backend=name)
+    for n in (3, 4, 5):
+        compiled(torch.ones(n, 2))
+after = {m for m in sys.modules if m.startswith(("torch.distributed.", "sympy"))}
+print(after - before, "torch._dynamo" in sys.modules, dynamo_lite.metrics()["graphs"])
+""")
+    assert done.stdout == "set() False 4\n", done.stdout + done.stderr
 
 
 def test_the_python_dispatcher_is_left_as_it_was():
