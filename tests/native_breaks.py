@@ -23,7 +23,7 @@ from dynamo_lite.bytecode.analysis import analyse
 from dynamo_lite.bytecode.assembler import HandlerRef, Label
 from dynamo_lite.bytecode.emit import Emitter
 from dynamo_lite.bytecode.instructions import decode
-from dynamo_lite.continuation.origins import is_resume_code
+from dynamo_lite.continuation.origins import is_resume_code, origin
 from dynamo_lite.continuation.places import break_site, starts_unit
 from dynamo_lite.continuation.resume import emit_break, emit_instructions
 
@@ -105,6 +105,35 @@ def capture_at(code: CodeType, index: int, *, guarded: bool = False, **options: 
         co_kwonlyargcount=code.co_kwonlyargcount,
         co_flags=code.co_flags,
     )
+
+
+class Captures:
+    """Codes with a break that have been made: what several arguments of a function go through is made once.
+
+    It holds them, and with each the code that it was made of, whose resume functions are then those of the one before.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+        self._made: dict[tuple[int, int], tuple[CodeType, CodeType]] = {}
+        self._points: dict[int, tuple[CodeType, dict[int, int]]] = {}
+
+    def at(self, code: CodeType, index: int) -> CodeType:
+        """``capture_at``."""
+        key = id(code), index
+        if key not in self._made:
+            self._made[key] = code, capture_at(code, index, **self.options)
+        return self._made[key][1]
+
+    def where_it_stands_for(self, code: CodeType, index: int) -> CodeType:
+        """`code` with a break at what stands for instruction `index` of the user's code; itself, if nothing does."""
+        if id(code) not in self._points:
+            places: dict[int, int] = {}
+            for i in break_points(code):
+                places.setdefault(origin(code, i)[1], i)
+            self._points[id(code)] = code, places
+        place = self._points[id(code)][1].get(index)
+        return code if place is None else self.at(code, place)
 
 
 def with_code(fn: FunctionType, code: CodeType) -> FunctionType:

@@ -1,9 +1,8 @@
 """Programs that fork: a child compiles and calls as its parent does."""
 import os
-import subprocess
-import sys
 import textwrap
 
+import new_process
 import pytest
 
 PROGRAM = """
@@ -57,5 +56,5 @@ def test_a_child_compiles_on(before, tmp_path):
     # Libraries of products are built beside the graph's kernels, by threads that the child does not have.
     env = {**os.environ, "DYNAMO_LITE_CACHE_DIR": str(tmp_path), "DYNAMO_LITE_CACHE_GRAPHS": "0"}
     program = textwrap.dedent(PROGRAM).format(before)
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=280, env=env)
+    run = new_process.run(program, env=env)
     assert run.returncode == 0 and run.stdout.splitlines()[-1] == "done", run.stdout + run.stderr

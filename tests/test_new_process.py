@@ -30,9 +30,32 @@ def test_how_a_program_ends():
     assert new_process.run("print(1)").stdout == "1\n"
 
 
-def test_an_environment_that_is_read_early_is_a_new_process():
-    done = new_process.run("import sys; print('torch' in sys.modules)", env={**os.environ, "PYTHONHASHSEED": "1"})
-    assert done.stdout == "False\n"
+def test_an_environment_that_is_read_early_is_that_of_another_process():
+    code = "import os; print(hash('a'), os.environ['PYTHONHASHSEED'])"
+    for seed in ("1", "2", "1"):
+        env = {**os.environ, "PYTHONHASHSEED": seed}
+        alone = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+        assert new_process.run(code, env=env).stdout == alone.stdout != ""
+
+
+def test_modules_that_a_program_names_are_there_before_it_begins():
+    code = "import os, sys; print('torch' in sys.modules, sys.modules['colorsys'].__name__, os.environ.get('A'))"
+    for value in ("x", "y"):
+        env = {**os.environ, "A": value}
+        assert new_process.run(code, modules=("colorsys",), env=env).stdout == f"False colorsys {value}\n"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may become another user")
+def test_a_program_of_another_user():
+    code = """
+import os
+print(os.getresuid(), os.getresgid(), os.getgroups())
+try:
+    os.setuid(0)
+except PermissionError:
+    print("refused")
+"""
+    assert new_process.run(code, user=12345).stdout == f"{(12345,) * 3} {(12345,) * 3} []\nrefused\n"
 
 
 def test_modules_are_those_of_an_import_of_torch():

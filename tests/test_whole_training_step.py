@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 import dynamo_lite
+from dynamo_lite import log
 
 STEPS = 20
 
@@ -170,14 +171,21 @@ def run(step, make_inputs, model, steps=STEPS):
 def test_steps(build, variant, optimizer):
     torch.manual_seed(0)
     model, make_inputs = build()
-    twin, third = copy.deepcopy(model), copy.deepcopy(model)
+    twin = copy.deepcopy(model)
     want = run(variant(model, optimizer(model.parameters())), make_inputs, model)
-    compiled = variant(twin, optimizer(twin.parameters()))
-    got = run(dynamo_lite.compile(compiled), make_inputs, twin)
+    step = variant(twin, optimizer(twin.parameters()))
+    call, breaks = dynamo_lite.compile(step), []
+
+    def compiled(*inputs):
+        result = call(*inputs)
+        breaks.append(log.counters().get("graph_breaks", 0))
+        return result
+
+    log.reset_counters()
+    got = run(compiled, make_inputs, twin)
     # Rounding grows from step to step, most of all through AdamW's quotients.
     for a, b in zip(want, got, strict=True):
         torch.testing.assert_close(b, a, rtol=1e-2, atol=2e-3)
     torch.testing.assert_close(got[0], want[0], rtol=1e-3, atol=1e-3)
-    step = variant(third, optimizer(third.parameters()))
-    report = dynamo_lite.explain(step)(*make_inputs())
-    assert report.graph_break_count <= getattr(step, "backwards", 1), report
+    # The first call's; later ones compile what is behind them again, with sizes or numbers that have changed.
+    assert 0 < breaks[0] <= getattr(step, "backwards", 1), dynamo_lite.explain(step)(*make_inputs())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
-from native_breaks import break_points, capture_at, outcome, run_broken
+from native_breaks import Captures, break_points, outcome, run_broken
 from zoo import CASES
 
 from dynamo_lite.bytecode.analysis import analyse
@@ -25,11 +25,12 @@ def some(points: list[int]) -> list[int]:
 
 def check_a_break_at_each_instruction(name: str) -> None:
     fn = BY_NAME[name]
+    captures = [Captures(**options) for options in OPTIONS]
     for args in FUNCTIONS[name]:
         expected = outcome(fn, args)
         for index in some(break_points(fn.__code__)):
-            for options in OPTIONS:
-                code = capture_at(fn.__code__, index, **options)
+            for capture in captures:
+                code = capture.at(fn.__code__, index)
                 got = outcome(lambda *a: run_broken(fn, code, a)[0], args)
                 assert got == expected, decode(fn.__code__).instructions[index]
 
@@ -37,15 +38,16 @@ def check_a_break_at_each_instruction(name: str) -> None:
 def check_one_instruction_at_a_time(name: str, options: dict[str, Any]) -> None:
     """Every frame runs one instruction and breaks: each resume function is made from the one before."""
     fn = BY_NAME[name]
+    captures = Captures(**options)
 
     def again(code: CodeType) -> CodeType:
         info = is_resume_code(code)
         assert info is not None
         if not analyse(info.original).can_leave(info.index):
             return code
-        return capture_at(code, info.origins.index(info.index), **options)
+        return captures.at(code, info.origins.index(info.index))
 
     for args in FUNCTIONS[name]:
         expected = outcome(fn, args)
-        code = capture_at(fn.__code__, break_points(fn.__code__)[0], **options)
+        code = captures.at(fn.__code__, break_points(fn.__code__)[0])
         assert outcome(lambda *a: run_broken(fn, code, a, again)[0], args) == expected

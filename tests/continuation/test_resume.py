@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
 
-from native_breaks import break_points, capture_at, outcome, run_broken, with_code
+from native_breaks import Captures, break_points, capture_at, outcome, run_broken, with_code
 from zoo_breaks import (
     BY_NAME,
     FUNCTIONS,
@@ -59,17 +59,15 @@ def test_a_break_at_each_instruction(name: str) -> None:
 def test_a_break_whenever_an_instruction_is_reached(name: str) -> None:
     """As compiled code does it: what goes on breaks at the same place again, in loops many times."""
     fn = BY_NAME[name]
+    captures = Captures()
     for args in FUNCTIONS[name]:
         expected = outcome(fn, args)
         for index in some(break_points(fn.__code__)):
 
             def again(code: CodeType) -> CodeType:
-                for i in break_points(code):
-                    if origin(code, i)[1] == index:
-                        return capture_at(code, i)
-                return code
+                return captures.where_it_stands_for(code, index)
 
-            code = capture_at(fn.__code__, index)
+            code = captures.at(fn.__code__, index)
             got = outcome(lambda *a: run_broken(fn, code, a, again)[0], args)
             assert got == expected, decode(fn.__code__).instructions[index]
 
@@ -84,13 +82,14 @@ def test_one_instruction_at_a_time(name: str, options: dict[str, Any]) -> None:
 def test_inside_a_handler_of_the_caller(name: str) -> None:
     """The exception that the caller is handling stays current before, in and after the function."""
     fn = BY_NAME[name]
+    captures = Captures()
     for args in FUNCTIONS[name]:
         try:
             raise LookupError("of the caller")
         except LookupError as handled:
             expected = outcome(fn, args)
             for index in break_points(fn.__code__):
-                code = capture_at(fn.__code__, index)
+                code = captures.at(fn.__code__, index)
                 got = outcome(lambda *a: run_broken(fn, code, a)[0], args)
                 assert got == expected, decode(fn.__code__).instructions[index]
                 assert sys.exception() is handled
@@ -99,8 +98,9 @@ def test_inside_a_handler_of_the_caller(name: str) -> None:
 class Interrupter:
     """A hook under which one function breaks whenever it reaches an instruction."""
 
-    def __init__(self, code: CodeType, index: int) -> None:
+    def __init__(self, code: CodeType, index: int, captures: Captures | None = None) -> None:
         self.code, self.index = code, index
+        self.captures = captures or Captures(guarded=True)
         self.frames = 0
         self.hook = FrameHook(self.compile_frame)
 
@@ -109,10 +109,8 @@ class Interrupter:
         if (code if info is None else info.original) is not self.code:
             return SKIP
         self.frames += 1
-        for i in break_points(code):
-            if origin(code, i)[1] == self.index:
-                return GuardedCode(GuardProgram([], 0, 0), capture_at(code, i, guarded=True), True)
-        return RUN_ORIGINAL
+        made = self.captures.where_it_stands_for(code, self.index)
+        return RUN_ORIGINAL if made is code else GuardedCode(GuardProgram([], 0, 0), made, True)
 
 
 @every_function

@@ -4,6 +4,7 @@ Each test breaks one thing and looks at three: the result, whether kernels or li
 """
 import contextlib
 import errno
+import functools
 import itertools
 import json
 import os
@@ -691,33 +692,29 @@ PROCESS = """
 _WHERE = ("HOME", "XDG_CACHE_HOME", "DYNAMO_LITE_CACHE_DIR", "DYNAMO_LITE_CACHE_SECRET")
 
 
-def process(here, number, *, before="", command=(), **environment):
-    path = here / "process.py"
-    path.write_text(textwrap.dedent(PROCESS))
+def process(here, number, *, command=(), user=None, **environment):
+    program = textwrap.dedent(PROCESS)
     keep = {k: v for k, v in os.environ.items() if k not in _WHERE}
     environment = {**keep, "DYNAMO_LITE_CACHE_GRAPHS": "1", **environment}
     if command:
-        done = subprocess.run([*command, sys.executable, path, str(number)], capture_output=True, text=True,
+        done = subprocess.run([*command, sys.executable, "-c", program, str(number)], capture_output=True, text=True,
                               check=False, timeout=100, env=environment)
     else:
-        done = new_process.run(path.read_text(), number, env=environment, timeout=100)
+        done = new_process.run(program, number, env=environment, timeout=100, user=user)
     assert done.returncode == 0, done.stderr
     return done.stdout.split(maxsplit=1)[0], done.stderr.count("dynamo_lite cache warning"), done.stdout, done.stderr
 
 
+@functools.cache
 def may_be_run_by_others():
-    done = subprocess.run(["setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups", sys.executable, "-c",
-                           "import dynamo_lite"], capture_output=True, check=False, cwd="/")
-    return done.returncode == 0
+    return new_process.run("import dynamo_lite", user=12345, cwd="/").returncode == 0
 
 
 @as_root
-@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not there")
 @pytest.mark.parametrize("home", [None, "/nonexistent", "/root", ""])
 def test_a_user_without_a_name_and_a_home(home):
     if not may_be_run_by_others():
         pytest.skip("other users can't run this Python")
-    user = ("setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups")
     with tempfile.TemporaryDirectory() as folder:  # pytest's own can't be reached by others
         here = pathlib.Path(folder)
         here.chmod(0o755)
@@ -726,7 +723,7 @@ def test_a_user_without_a_name_and_a_home(home):
         environment = {"TMPDIR": str(here / "temporary"), **({} if home is None else {"HOME": home})}
         if home is None:
             environment["DYNAMO_LITE_CACHE_DIR"] = str(here / "temporary" / "kept")
-        runs = [process(here, 3.5, command=user, **environment) for _ in range(2)]
+        runs = [process(here, 3.5, user=12345, **environment) for _ in range(2)]
     assert [run[0] for run in runs] == ["built", "found"] and all(run[1] <= 1 for run in runs), runs
 
 
@@ -747,14 +744,22 @@ def test_little_memory_for_a_compiler(here):
 
 
 def test_processes_that_begin_together(here):
-    (here / "process.py").write_text(textwrap.dedent(PROCESS))
+    program = f"""
+import os, sys
+begun = []
+for k in range(3):
+    pid = os.fork()
+    if not pid:
+        exec({textwrap.dedent(PROCESS)!r})
+        sys.exit()
+    begun.append(pid)
+sys.exit(any([os.waitpid(pid, 0)[1] for pid in begun]))
+"""
     keep = {**os.environ, "HOME": str(here), "DYNAMO_LITE_CACHE_GRAPHS": "1",
             "DYNAMO_LITE_CACHE_DIR": str(here / "new")}
-    running = [subprocess.Popen([sys.executable, here / "process.py", "6.5"], env=keep, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    outputs = [p.communicate(timeout=100) for p in running]
-    assert all(p.returncode == 0 for p in running), outputs
-    assert not any("warning" in err for _, err in outputs)
+    done = new_process.run(program, 6.5, env=keep, timeout=100)
+    assert done.returncode == 0 and done.stdout.count(str(here / "new")) == 3, done
+    assert "warning" not in done.stderr
     assert len(kept(here / "new", ".so")) == len(kept(here / "new", ".graph")) == 1
 
 

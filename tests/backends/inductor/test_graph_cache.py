@@ -1,10 +1,9 @@
 """Compiled graphs that are kept: what has the same key, another one or none, and that what is found is right."""
 import json
 import os
-import subprocess
-import sys
 import textwrap
 
+import new_process
 import pytest
 import torch
 import torch.nn as nn
@@ -442,11 +441,9 @@ PROCESS = textwrap.dedent("""
 
 def test_the_next_process_records_nothing_and_starts_no_compiler(tmp_path):
     def run(seed):
-        path = tmp_path / "program.py"
-        path.write_text(PROCESS)
         env = {**os.environ, "DYNAMO_LITE_CACHE_DIR": str(tmp_path / "kept"), "DYNAMO_LITE_CACHE_GRAPHS": "1",
                "PYTHONHASHSEED": seed}
-        done = subprocess.run([sys.executable, str(path)], env=env, capture_output=True, text=True, check=False)
+        done = new_process.run(PROCESS, env=env)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 

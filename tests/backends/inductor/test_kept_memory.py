@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 
+import new_process
 import pytest
 import torch
 
@@ -46,8 +47,7 @@ x, y = torch.randn(1000, 1000), torch.randn(1000, 1000)
 def run(program, **environment):
     """What a process prints that runs the program behind HEAD."""
     environment = {"DYNAMO_LITE_KEPT_MEMORY": "256", **environment}
-    done = subprocess.run([sys.executable, "-c", HEAD + textwrap.dedent(program)], capture_output=True, text=True,
-                          env={**os.environ, **environment}, timeout=300)
+    done = new_process.run(HEAD + textwrap.dedent(program), env={**os.environ, **environment}, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
