@@ -8,6 +8,9 @@ round here (found with release 0.19.1; tests/bytecode/test_library.py has a case
   offsets and drops a handler whose range begins at a prefixed instruction, which is how the package itself writes them.
   A first call reads thousands of instructions; ``read`` needs 0.2 ms for 300. Which opcodes have arguments, caches and
   jumps, and what an argument stands for, it takes from the package's tables.
+* ``_assemble_code`` makes an object for each instruction and each cache, ``_assemble_locations`` compares the location
+  of each with the one before, and items and locations are checked one by one. Code written in one loop, by runs of one
+  location, and nothing checked twice: a function of 120 instructions and caches is assembled in 0.8 ms and not in 1.0.
 * ``const_key`` takes constants for the same one if they marshal to the same bytes: two empty lists, or an array and its
   bytes. Ours go in wrapped: wrappers can't be marshalled, and are then told apart by identity.
 * ``_pack_location`` writes columns of 128 and more in the short form, whose bytes then look like the starts of entries:
@@ -215,7 +218,7 @@ class Writer:
         """An instruction; for one without an argument, that is ignored."""
         location = self._locations.get(positions)
         if location is None:
-            location = self._locations[positions] = InstrLocation(*_sane(positions))
+            location = self._locations[positions] = InstrLocation._from_tuple(*_sane(positions))
         if name not in WITH_ARGUMENT:
             argument = UNSET
         self.items.append(_new_instruction(name, OPMAP[name], argument, location))
@@ -249,7 +252,8 @@ class Writer:
         attributes: Mapping[str, Any],
     ) -> CodeType:  # fmt: skip
         """The code object; `attributes` are those of ``Bytecode`` that it is to have."""
-        symbolic = Bytecode(self.items)
+        symbolic = Bytecode()
+        list.extend(symbolic, self.items)  # the package's own checks each item
         symbolic.argnames = list(argnames)
         symbolic.argcount = len(argnames)
         symbolic.freevars = list(freevars)
@@ -277,7 +281,29 @@ def _sane(positions: RawPositions) -> RawPositions:
 
 
 class _Concrete(ConcreteBytecode):
-    """Instructions whose line table can be read by all of Python."""
+    """Instructions that are written faster, and whose line table can be read by all of Python."""
+
+    def _assemble_code(self) -> tuple[bytes, list[tuple[int, int, int, InstrLocation | None]]]:
+        """The bytes, and runs of them that have one location: (offset, size, the code's first line, location)."""
+        code = bytearray()
+        runs: list[tuple[int, int, int, InstrLocation | None]] = []
+        line, begin = self.first_lineno, 0
+        location: InstrLocation | None = None
+        for instruction in list.__iter__(self):
+            if instruction._location is not location:
+                if code:
+                    runs.append((begin, len(code) - begin, line, location))
+                begin, location = len(code), instruction._location
+            arg = instruction._arg
+            if arg is UNSET:
+                code += bytes((instruction._opcode, 0))
+            elif arg < _PREFIXED:
+                code += bytes((instruction._opcode, arg))
+            else:
+                code += instruction.assemble()
+        if code:
+            runs.append((begin, len(code) - begin, line, location))
+        return bytes(code), runs
 
     def _pack_location(self, buf: bytearray, size: int, lineno: int, location: InstrLocation | None) -> None:
         if location is None or max(location.col_offset or 0, location.end_col_offset or 0) < _FIRST_BIG_COLUMN:
@@ -292,6 +318,8 @@ class _Concrete(ConcreteBytecode):
         buf += self._encode_location_varint(location.end_col_offset + 1)
 
 
+# The least argument that does not fit an instruction.
+_PREFIXED = 256
 # Objects/locations.md: the entries that have varints, and the first byte of an entry.
 _LONG_FORM = 14
 _FIRST_BIG_COLUMN = 128

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import array
 import dis
+import os
 import random
 import traceback
 from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
+from code_objects import functions_of, reassembled
 
+from dynamo_lite.bytecode import library
 from dynamo_lite.bytecode.emit import Emitter
 from dynamo_lite.bytecode.instructions import decode
 
@@ -67,6 +70,17 @@ def test_python_reads_the_positions_that_are_written() -> None:
     by_unit = [found[0] for found in code.co_positions()]
     for start, end, found in code.co_lines():
         assert by_unit[start // 2 : end // 2] == [found] * ((end - start) // 2)
+
+
+@pytest.mark.parametrize("name", ["argparse", "contextlib", "tarfile"])
+def test_what_is_written_by_runs_is_what_the_package_writes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = list(functions_of(f"{os.path.dirname(os.__file__)}/{name}.py"))
+    ours = [reassembled(code) for code in codes]
+    monkeypatch.delattr(library._Concrete, "_assemble_code")
+    for code, made in zip(codes, ours, strict=True):
+        wanted = reassembled(code)
+        assert (made.co_code, made.co_exceptiontable) == (wanted.co_code, wanted.co_exceptiontable)
+        assert list(made.co_positions()) == list(wanted.co_positions())
 
 
 def test_the_line_of_an_error_behind_columns_that_need_two_bytes() -> None:
