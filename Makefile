@@ -42,7 +42,9 @@ $(STAMP): pyproject.toml setup.py $(SOURCES)
 demo: $(STAMP)
 	$(BIN)/python benchmarks/demo.py $(ARGS)
 
+# Processes of tests import the project hundreds of times: it is compiled once, also where Python is told to keep nothing.
 test: $(STAMP)
+	$(BIN)/python -m compileall -q dynamo_lite backends
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 # The tests of what kernels compute; those of their text in C++ are skipped.

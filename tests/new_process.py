@@ -27,6 +27,8 @@ _EARLY = ("PYTHON", "LD_", "OMP_", "GOMP_", "MKL_", "MALLOC_", "GLIBC_", "TORCH"
 _LATER = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
 _OF_TESTS = ("PYTEST_CURRENT_TEST",)
 _TORCH = ("torch",)
+KERNELS = ("torch", "dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.codegen.triton.launch")
+"""The modules of programs that are about kernels in Triton, and do not ask when what is imported."""
 # So many processes stand ready to be forked; each has a copy of what torch takes in memory.
 _TEMPLATES = 3
 

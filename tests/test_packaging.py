@@ -45,6 +45,26 @@ def wheel(tree, tmp_path_factory):
     return wheel
 
 
+@pytest.fixture(scope="module")
+def compiler(wheel, tmp_path_factory):
+    """A C++ compiler that gives out what the wheel's build has compiled: the same sources, with the same flags.
+
+    Other builds find out where libraries go and what says so, and compile none again; what it does not have it refuses.
+    """
+    folder = tmp_path_factory.mktemp("compiler")
+    zipfile.ZipFile(wheel).extractall(folder)
+    inductor = folder / "dynamo_lite" / "backends" / "inductor"
+    path = folder / "compiler"
+    path.write_text(f"""#!{sys.executable} -S
+import runpy, shutil, sys
+*flags, _, library, source = sys.argv[1:]
+name = runpy.run_path({str(inductor / "prebuilt.py")!r})["file_name"](open(source, encoding="utf-8").read(), flags)
+shutil.copy({str(inductor / "prebuilt")!r} + "/" + name, library)
+""")
+    path.chmod(0o755)
+    return str(path)
+
+
 def test_wheel_holds_the_package(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     expected = {
@@ -85,7 +105,7 @@ def test_wheel_works_where_it_is_unpacked(wheel, tmp_path):
 
 
 @pytest.mark.slow
-def test_editable_install_in_an_environment_of_its_own(tree, tmp_path):
+def test_editable_install_in_an_environment_of_its_own(tree, compiler, tmp_path):
     # Without pip: it would bring the setuptools of ensurepip, which is older than the build asks for.
     run(sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "env"), cwd=tree)
     python = str(tmp_path / "env" / "bin" / "python")
@@ -93,7 +113,7 @@ def test_editable_install_in_an_environment_of_its_own(tree, tmp_path):
     (site,) = (tmp_path / "env").glob("lib/*/site-packages")
     (site / "outer.pth").write_text("\n".join(p for p in sys.path if p.endswith("site-packages")))
     options = ["-q", "--no-deps", "--no-build-isolation", "--ignore-installed"]
-    run(python, "-m", "pip", "install", *options, "-e", ".", cwd=tree)
+    run(python, "-m", "pip", "install", *options, "-e", ".", cwd=tree, CXX=compiler)
     code = "import dynamo_lite._guards as e, dynamo_lite.backends as b; print(e.__file__); print(b.__path__[0])"
     out = run(python, "-c", code, cwd=tmp_path).stdout.split()
     assert out[0].startswith(str(tree / "dynamo_lite")) and out[1] == str(tree / "backends")
@@ -109,7 +129,9 @@ def test_a_missing_compiler_is_one_clear_sentence(tree):
     assert "Traceback" not in p.stderr
 
 
-def test_the_extensions_need_no_torch(tree):
+def test_the_extensions_need_no_torch(tree, compiler):
     code = "import sys, runpy; sys.modules['torch'] = None; runpy.run_path('setup.py', run_name='__main__')"
-    run(sys.executable, "-c", code, "build_ext", "-b", "out2", "-t", "tmp2", cwd=tree)
+    run(sys.executable, "-c", code, "build_ext", "-b", "out2", "-t", "tmp2", cwd=tree, CXX=compiler)
     assert len(list((tree / "out2" / "dynamo_lite").glob("*.so"))) == 2
+    built = list((tree / "out2" / "dynamo_lite" / "backends" / "inductor" / "prebuilt").glob("*.so"))
+    assert len(built) == len(prebuilt.kinds()) * len(LIBRARIES)

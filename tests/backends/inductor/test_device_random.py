@@ -112,7 +112,8 @@ def reversed_(x):
 
 def run(code):
     environment = {**os.environ, "TRITON_INTERPRET": "1", "DYNAMO_LITE_CACHE_GRAPHS": "0"}
-    done = new_process.run(HEAD + textwrap.dedent(code), timeout=240, env=environment, warnings=("ignore",))
+    done = new_process.run(HEAD + textwrap.dedent(code), timeout=240, env=environment, warnings=("ignore",),
+                           modules=new_process.KERNELS)
     assert done.returncode == 0, done.stderr[-4000:]
     assert "InterpreterError" not in done.stderr, done.stderr[-4000:]
 

@@ -36,7 +36,8 @@ def check(fn, *args, tolerance=1e-5, **options):
 
 def run(code: str, **env: str) -> str:
     environment = {**os.environ, "TRITON_INTERPRET": "1", "DYNAMO_LITE_CACHE_GRAPHS": "0", **env}
-    done = new_process.run(HEAD + textwrap.dedent(code), timeout=240, env=environment, warnings=("ignore",))
+    done = new_process.run(HEAD + textwrap.dedent(code), timeout=240, env=environment, warnings=("ignore",),
+                           modules=new_process.KERNELS)
     assert done.returncode == 0, done.stderr[-4000:]
     # A graph whose kernel the interpreter refuses would run in plain Python.
     assert "InterpreterError" not in done.stderr, done.stderr[-4000:]

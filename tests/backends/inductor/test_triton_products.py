@@ -61,7 +61,8 @@ class Clock:  # which form is best is known to it, and nothing runs
 def run(code: str, **env: str) -> None:
     """In a process whose kernels the interpreter runs."""
     environment = {**os.environ, "TRITON_INTERPRET": "1", "DYNAMO_LITE_CACHE_GRAPHS": "0", **env}
-    done = new_process.run(HEAD + textwrap.dedent(code), timeout=480, env=environment, warnings=("ignore",))
+    done = new_process.run(HEAD + textwrap.dedent(code), timeout=480, env=environment, warnings=("ignore",),
+                           modules=new_process.KERNELS)
     assert done.returncode == 0 and "InterpreterError" not in done.stderr, done.stderr[-4000:]
 
 
