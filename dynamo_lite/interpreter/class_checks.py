@@ -77,7 +77,7 @@ class ClassChecks(Part):
         meta = type(candidate)
         if meta is type or is_library(meta.__module__):
             return None
-        hook = tx.classes.lookup(meta, name)
+        hook = tx.classes.special(meta, name)
         return hook if isinstance(hook, types.FunctionType) and not is_library(hook.__module__) else None
 
     def _ask(self, candidate: Any, name: str, hook: types.FunctionType, value: VariableTracker) -> bool:

@@ -20,6 +20,7 @@ from ..variables.finalization import SUSPENDED
 from ..variables.functions.functions import MethodVariable
 from ..variables.objects.class_reads import builtin_reader_of, class_reader_of
 from ..variables.objects.classes import (
+    NO_ATTRIBUTE,
     ClassVariable,
     MadeClassVariable,
     class_attribute_source,
@@ -107,7 +108,7 @@ class Classes(Part):
             if is_stand_in(value):
                 unsupported("class_definition", f"{value.__qualname__}.{name}, written in C")
             return tx.values.from_result(tx.run_python(getattr, value, name), f"{value.__qualname__}.{name}")
-        hook = tx.classes.lookup(type(value), "__getattr__")
+        hook = tx.classes.special(type(value), "__getattr__")
         if isinstance(hook, types.FunctionType):
             return tx.classes.call_attribute(cls, type(value), "__getattr__", hook, [ConstantVariable(name)], {})
         tx.raise_error(AttributeError, f"type object {value.__name__!r} has no attribute {name!r}")
@@ -120,7 +121,7 @@ class Classes(Part):
     def getitem(self, cls: ClassVariable, key: VariableTracker) -> VariableTracker:
         """cls[key]."""
         tx = self.tx
-        meta = tx.classes.lookup(type(cls.value), "__getitem__")
+        meta = tx.classes.special(type(cls.value), "__getitem__")
         if isinstance(meta, types.FunctionType) and not isinstance(cls.value, enum.EnumMeta):
             return tx.classes.call_attribute(cls, type(cls.value), "__getitem__", meta, [key], {})
         own = tx.classes.lookup(cls.value, "__class_getitem__")
@@ -170,6 +171,14 @@ class Classes(Part):
                 return value
         self._guard_class(cls, name, MISSING)
         return default
+
+    def special(self, cls: type, name: str) -> Any:
+        """What the interpreter calls for a special method of `cls`, None if none defines it; one that is None itself
+        raises as calling it does (the slots of Objects/typeobject.c), and nothing is asked in its place."""
+        method = self.lookup(cls, name, NO_ATTRIBUTE)
+        if method is None:
+            self.tx.raise_error(TypeError, "'NoneType' object is not callable")
+        return None if method is NO_ATTRIBUTE else method
 
     def _guard_class(self, cls: type, name: str, value: Any) -> None:
         if is_stand_in(cls):

@@ -48,7 +48,7 @@ class Construction(Part):
         if decision.rule is not Rule.CONSTRUCTED:
             made = CALLERS[decision.rule](tx, cls, decision, args, kwargs) if decision.rule in CALLERS else None
             return made if made is not None else unsupported(decision.kind, f"{value.__qualname__}()")
-        meta_call = tx.classes.lookup(type(value), "__call__")
+        meta_call = tx.classes.special(type(value), "__call__")
         constructor = constructor_by_metaclass(type(value))
         made = constructor(tx, cls, args, kwargs) if constructor is not None else None
         if made is None and not by_type:
@@ -85,7 +85,7 @@ class Construction(Part):
         if not (isinstance(made, ObjectVariable) and derives(tx, made.cls, value)):
             return made
         settle_protocol(made.cls)
-        init = tx.classes.lookup(made.cls, "__init__")
+        init = tx.classes.special(made.cls, "__init__")
         if isinstance(init, types.FunctionType):
             result = realized(tx, tx.classes.call_attribute(made, made.cls, "__init__", init, args, kwargs))
             if not result.is_none():

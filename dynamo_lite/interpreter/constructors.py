@@ -35,6 +35,7 @@ from ..variables.objects.made_classes import DESCRIPTORS, DescriptorVariable, de
 from ..variables.objects.objects import ObjectVariable
 from ..variables.objects.supers import SuperVariable, misfit_text
 from ..variables.objects.weakrefs import WeakrefVariable
+from ..variables.special_results import value_for
 from ..variables.tensors.tensor import TensorVariable
 from ..variables.torch_api.inference import InferenceModeVariable
 from ..variables.torch_api.overrides import DisabledOverridesVariable
@@ -182,10 +183,10 @@ def _number(cls: type, method: str) -> Constructor:
             number = call_on_scalars(tx, cls, numbers, kwargs)
         if number is not None:
             return number
-        if args and isinstance(args[0], ObjectVariable):
-            for name in (method, "__index__"):
-                if tx.classes.lookup(args[0].cls, name) is not None:
-                    return tx.call_method(args[0], name, [])
+        if len(args) == 1 and not kwargs and isinstance(args[0], ObjectVariable):
+            given = value_for(tx, cls, args[0])
+            if given is not None:
+                return given if issubclass(given.python_type(), cls) else constructor(tx, given)
         plain = [tx.values.as_plain(a) for a in args]
         return ConstantVariable(tx.run_python(cls, *plain, **{k: tx.values.as_plain(v) for k, v in kwargs.items()}))
 

@@ -120,7 +120,7 @@ class Evaluator(_Base):
 
     def call_special(self, owner: VariableTracker, name: str, *args: VariableTracker) -> VariableTracker:
         """type(owner).name(owner, *args), TypeError if the type has no such method."""
-        method = self.classes.lookup(owner.python_type(), name)
+        method = self.classes.special(owner.python_type(), name)
         if method is None:
             self.raise_error(TypeError, missing_method(name, owner.python_type()))
         if isinstance(method, types.FunctionType):

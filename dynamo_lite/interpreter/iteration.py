@@ -7,6 +7,7 @@ in which CPython calls them.
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +20,7 @@ from ..variables.containers.iterators import ReversedObjectVariable
 from ..variables.containers.mappings import DictVariable
 from ..variables.containers.sequences import is_plain_sequence
 from ..variables.functions.generators import GeneratorVariable
+from ..variables.objects.classes import NO_ATTRIBUTE
 from ..variables.objects.objects import GetItemIteratorVariable, ObjectVariable
 from .part import Part
 
@@ -117,7 +119,7 @@ class Iteration(Part):
         """next(iterator), StopIteration at its end."""
         tx = self.tx
         if isinstance(iterator, ObjectVariable):
-            method = tx.classes.lookup(iterator.cls, "__next__")
+            method = tx.classes.special(iterator.cls, "__next__")
             if isinstance(method, types.FunctionType):
                 return tx.classes.call_attribute(iterator, iterator.cls, "__next__", method, [], {})
         value = iterator.next(tx)
@@ -142,8 +144,12 @@ class Iteration(Part):
             if not issubclass(said.python_type(), int):
                 tx.raise_error(TypeError, error_texts.wrong_result(
                     "__length_hint__", owner.python_type(), said.python_type()))
+            if said.python_type() is not int:
+                said = ConstantVariable(int(tx.operators.as_index(said)))
             if said.is_constant() and said.constant() < 0:
                 tx.raise_error(ValueError, error_texts.negative_length(owner.python_type()))
+            if said.is_constant() and said.constant() > sys.maxsize:
+                tx.raise_error(OverflowError, "Python int too large to convert to C ssize_t")
             return said
         return None
 
@@ -156,5 +162,5 @@ class Iteration(Part):
             return
         if not isinstance(tx.classes.lookup(owner.cls, "__len__"), (types.NoneType, types.WrapperDescriptorType)):
             yield lambda: owner.length(tx)
-        if tx.classes.lookup(owner.cls, "__length_hint__") is not None:
+        if tx.classes.lookup(owner.cls, "__length_hint__", NO_ATTRIBUTE) is not NO_ATTRIBUTE:
             yield lambda: tx.call_special(owner, "__length_hint__")

@@ -19,7 +19,7 @@ from ..variables.containers.user_keys import UserKey
 from ..variables.finalization import frame_values, held_by
 from ..variables.functions.functions import FunctionVariable
 from ..variables.identity import IdentityVariable, number_of
-from ..variables.objects.classes import derives
+from ..variables.objects.classes import NO_ATTRIBUTE, derives
 from ..variables.objects.objects import ObjectVariable
 from ..variables.tensors.tensor import TensorVariable
 from .part import Part
@@ -41,16 +41,24 @@ class Operators(Part):
         if left_type is not right_type or not isinstance(left, ObjectVariable):
             reflected = (right, left, True)
             overrides = left_type is not right_type and derives(self.tx, right_type, left_type)
-            if overrides and isinstance(left, ObjectVariable):
-                # A class of Python's that inherits the reflected method does not override it (slot_nb_add and the
-                # like).
-                name = BINARY_METHODS[op][1]
-                overrides = self.tx.classes.lookup(right_type, name) is not self.tx.classes.lookup(left_type, name)
+            if overrides:
+                # A class that inherits both methods has the operator of its base; between classes of Python's, the
+                # reflected one alone counts (slot_nb_add and the like).
+                names = BINARY_METHODS[op][1 if isinstance(left, ObjectVariable) else 0:]
+                lookup = self.tx.classes.lookup
+                overrides = any(
+                    lookup(right_type, n, NO_ATTRIBUTE) is not lookup(left_type, n, NO_ATTRIBUTE) for n in names)
             attempts = [reflected, *attempts] if overrides or _tensor_first(left, right) else [*attempts, reflected]
         for owner, other, swapped in attempts:
-            result = owner.binary(self.tx, op, content_beside(owner, other), swapped)
+            formats = op == "%" and owner is left and issubclass(left_type, (str, bytes))
+            result = owner.binary(self.tx, op, other if formats else content_beside(owner, other), swapped)
             if result is not None:
                 return result
+        sequence = next((s for s in (left, right) if issubclass(s.python_type(), _CONCATENATED)), None)
+        inplace = shown is not None and op == "*"
+        tried = inplace and isinstance(left, ObjectVariable)  # whose class has slots of sequences, and they alone count
+        if op == "*" and sequence is not None and (sequence is left or not tried):
+            return self._repeated(sequence, right if sequence is left else left, inplace and sequence is left)
         concatenated = next((c for c in _CONCATENATED if issubclass(left_type, c)), None) if op == "+" else None
         if concatenated is not None:
             kind = concatenated.__name__
@@ -58,15 +66,22 @@ class Operators(Part):
             if concatenated is bytes:
                 said = f"can't concat {type_name(right_type)} to {type_name(left_type)}"
             self.tx.raise_error(TypeError, said)
-        if op == "*" and issubclass(left_type, _CONCATENATED):
-            self.tx.raise_error(TypeError, f"can't multiply sequence by non-int of type {type_name(right_type)!r}")
-        if op == "*" and issubclass(right_type, _CONCATENATED):
-            self.tx.raise_error(TypeError, f"can't multiply sequence by non-int of type {type_name(left_type)!r}")
         self.tx.raise_error(
             TypeError,
             f"unsupported operand type(s) for {shown or _OPERATOR_NAMES.get(op, op)}: "
             f"{type_name(left_type)!r} and {type_name(right_type)!r}",
         )
+
+    def _repeated(self, sequence: VariableTracker, times: VariableTracker, inplace: bool) -> VariableTracker:
+        """sequence * times by what ``__index__`` gives, as no operator of the values' own knows the two together
+        (Objects/abstract.c, sequence_repeat); `inplace`: sequence *= times."""
+        cls = times.python_type()
+        if self.tx.classes.lookup(cls, "__index__", NO_ATTRIBUTE) is NO_ATTRIBUTE:
+            self.tx.raise_error(TypeError, f"can't multiply sequence by non-int of type {type_name(cls)!r}")
+        number = ConstantVariable(self.as_index(times))
+        made = sequence.inplace(self.tx, "*", number) if inplace else None
+        made = made if made is not None else sequence.binary(self.tx, "*", number, False)
+        return made if made is not None else unsupported("unsupported_operator", f"{sequence.describe()} * {number}")
 
     def inplace(self, op: str, left: VariableTracker, right: VariableTracker) -> VariableTracker:
         """left op= right."""
@@ -217,9 +232,10 @@ _CONCATENATED = (list, tuple, str, bytes, collections.deque)
 
 
 def content_beside(owner: VariableTracker, other: VariableTracker) -> VariableTracker:
-    """An operand as a builtin container's own operators see it: what an object holds that is one, too."""
+    """An operand as a builtin's own operators see it: what an object holds that is one, too."""
     content = other.content
-    return content if isinstance(owner, BUILTIN_CONTENT) and isinstance(content, BUILTIN_CONTENT) else other
+    alike = any(isinstance(owner, kind) and isinstance(content, kind) for kind in (BUILTIN_CONTENT, ConstantVariable))
+    return content if alike and content is not None else other
 
 
 def _tensor_first(left: VariableTracker, right: VariableTracker) -> bool:

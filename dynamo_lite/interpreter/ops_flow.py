@@ -11,7 +11,7 @@ from ..bytecode.instructions import loop_landing
 from ..variables.base import ObservedException, unsupported
 from ..variables.constant import ConstantVariable
 from ..variables.functions.generators import GeneratorVariable
-from ..variables.objects.classes import ClassVariable, derives
+from ..variables.objects.classes import NO_ATTRIBUTE, ClassVariable, derives
 from ..variables.objects.objects import ObjectVariable
 from .assumptions import branch
 from .registry import opcode
@@ -151,7 +151,7 @@ def _before_with(tx: Translator, i: Any) -> None:
         tx.push(tx.call(tx.enter_of_native_context(manager, tx.stack[-1]), [], {}))
         return
     for name in ("__enter__", "__exit__"):
-        if tx.classes.lookup(manager.cls, name) is None:
+        if tx.classes.lookup(manager.cls, name, NO_ATTRIBUTE) is NO_ATTRIBUTE:
             tx.raise_error(
                 TypeError, f"{manager.cls.__name__!r} object does not support the context manager protocol"
                 + (" (missed __exit__ method)" if name == "__exit__" else ""),

@@ -19,7 +19,7 @@ from ..variables.containers.sequences import ListVariable, TupleVariable
 from ..variables.containers.sets import SetVariable
 from ..variables.functions.functions import NestedFunctionVariable
 from ..variables.numbers.ranges import SliceVariable
-from ..variables.objects.classes import ClassVariable
+from ..variables.objects.classes import NO_ATTRIBUTE, ClassVariable
 from ..variables.objects.objects import ObjectVariable
 from ..variables.texts import TensorTextVariable
 from .registry import opcode
@@ -308,7 +308,7 @@ def _check_iterable(tx: Translator, items: VariableTracker, function: VariableTr
     """Whether what stands behind ``*`` can be iterated over, in a call of `function` or in a list."""
     if isinstance(items, (ConstantVariable, ObjectVariable)):
         cls = items.python_type()
-        if all(tx.classes.lookup(cls, name) is None for name in ("__iter__", "__getitem__")):
+        if all(tx.classes.lookup(cls, name, NO_ATTRIBUTE) is NO_ATTRIBUTE for name in ("__iter__", "__getitem__")):
             if function is None:
                 tx.raise_error(TypeError, f"Value after * must be an iterable, not {type_name(cls)}")
             tx.raise_error(TypeError, error_texts.unpacked("iterable", tx.texts.function_text(function), cls))

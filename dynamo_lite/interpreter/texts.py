@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..variables.base import ObservedException, VariableTracker, realized, unsupported
+from ..variables.base import ObservedException, VariableTracker, realized, type_name, unsupported
 from ..variables.constant import ConstantVariable
 from ..variables.containers.mappings import DictVariable
 from ..variables.containers.sequences import ListVariable, SequenceVariable, TupleVariable
@@ -17,6 +17,7 @@ from ..variables.containers.sets import SetVariable
 from ..variables.functions.functions import CallableVariable
 from ..variables.numbers.scalars import ScalarVariable
 from ..variables.objects.objects import ObjectVariable
+from ..variables.special_results import checked_result
 from ..variables.tensors.learned_elements import known_tensor
 from ..variables.tensors.tensor import TensorVariable
 from ..variables.texts import TensorTextVariable
@@ -90,9 +91,10 @@ def _scalar_text(value: ScalarVariable, tx: Tracer, conversion: str) -> Variable
 @_text.register(ObjectVariable)
 def _object_text(value: ObjectVariable, tx: Tracer, conversion: str) -> VariableTracker:
     for name in ("__str__", "__repr__") if conversion == "s" else ("__repr__",):
-        method = tx.classes.lookup(value.cls, name)
+        method = tx.classes.special(value.cls, name)
         if isinstance(method, types.FunctionType):
-            return tx.classes.call_attribute(value, value.cls, name, method, [], {})
+            text = tx.classes.call_attribute(value, value.cls, name, method, [], {})
+            return checked_result(tx, "__str__" if conversion == "s" else "__repr__", value.cls, text)
         if method not in (object.__str__, None):
             break
     if isinstance(value.content, ConstantVariable):
@@ -125,6 +127,9 @@ def _container_text(value: VariableTracker, tx: Tracer, conversion: str) -> Vari
 @functools.singledispatch
 def _formatted(value: VariableTracker, tx: Tracer, spec: str) -> VariableTracker:
     """format(value, spec) of what is no constant, by the tracker's class."""
+    cls = value.python_type()
+    if spec and tx.classes.lookup(cls, "__format__") is object.__format__:
+        tx.raise_error(TypeError, f"unsupported format string passed to {type_name(cls)}.__format__")
     return ConstantVariable(tx.run_python(format, tx.texts.to_text(value, "s").constant(), spec))
 
 
@@ -143,13 +148,13 @@ def _formatted_tensor_text(value: TensorTextVariable, tx: Tracer, spec: str) -> 
 
 @_formatted.register(ObjectVariable)
 def _formatted_object(value: ObjectVariable, tx: Tracer, spec: str) -> VariableTracker:
-    method = tx.classes.lookup(value.cls, "__format__")
+    method = tx.classes.special(value.cls, "__format__")
     if isinstance(method, types.FunctionType):
-        return tx.classes.call_attribute(value, value.cls, "__format__", method, [ConstantVariable(spec)], {})
-    if isinstance(value.content, ConstantVariable):
-        if spec or tx.classes.lookup(value.cls, "__str__") is type(value.content.value).__str__:
-            return tx.texts.format_value(value.content, "", spec)
-    return ConstantVariable(tx.run_python(format, tx.texts.to_text(value, "s").constant(), spec))
+        text = tx.classes.call_attribute(value, value.cls, "__format__", method, [ConstantVariable(spec)], {})
+        return checked_result(tx, "__format__", value.cls, text)
+    if isinstance(value.content, ConstantVariable) and spec:  # without one, str() is asked
+        return tx.texts.format_value(value.content, "", spec)
+    return _formatted.dispatch(VariableTracker)(value, tx, spec)
 
 
 def _written_as(tx: Tracer, value: ObjectVariable) -> VariableTracker | None:

@@ -144,6 +144,18 @@ def _add(tx: Tracer, owner: VariableTracker, other: VariableTracker) -> Variable
     return tx.operators.binary("+", owner, other) if sequence else _binary("+", False)(tx, owner, other)
 
 
+def _repeated(symbol: str) -> Callable[..., VariableTracker]:
+    """``__mul__``, ``__rmul__`` and ``__imul__``, which of a sequence ask the other operand for its index where others
+    give NotImplemented."""
+    def call(tx: Tracer, owner: VariableTracker, other: VariableTracker) -> VariableTracker:
+        made = owner.inplace(tx, "*", other) if symbol == "*=" else owner.binary(tx, "*", other, symbol == "r*")
+        if made is None and issubclass(owner.python_type(), (list, tuple, str, bytes)):
+            return call(tx, owner, ConstantVariable(tx.operators.as_index(other)))
+        return _or_not_implemented(made)
+
+    return call
+
+
 def _power(
     tx: Tracer, owner: VariableTracker, other: VariableTracker, *modulo: VariableTracker
 ) -> VariableTracker:
@@ -192,5 +204,6 @@ SPECIAL_METHODS: dict[str, Special] = {
     **{names[1]: _binary(symbol, True) for symbol, names in BINARY_METHODS.items()},
     **{"__i" + names[0][2:]: _inplace(symbol) for symbol, names in BINARY_METHODS.items()},
     **{name: _compare(symbol) for symbol, name in COMPARE_METHODS.items()},
-    "__add__": _add, "__pow__": _power,
+    "__add__": _add, "__pow__": _power, "__mul__": _repeated("*"), "__rmul__": _repeated("r*"),
+    "__imul__": _repeated("*="),
 }

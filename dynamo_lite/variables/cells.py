@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..guards.source import CellContentsSource, LocalSource, Source
 from .base import MISSING, LazyVariable, VariableTracker, realized, wraps_type
+from .constant import COMPARE, ConstantVariable
 
 if TYPE_CHECKING:
     from .protocols import Codegen, Tracer
@@ -54,6 +55,15 @@ class CellVariable(VariableTracker):
                 tx.raise_error(ValueError, "Cell is empty")
             return value
         return super().getattr(tx, name)
+
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
+        """By the contents; an empty cell is less than others (Objects/cellobject.c, cell_richcompare)."""
+        if not isinstance(other, CellVariable):
+            return None
+        mine, theirs = self.load(tx), other.load(tx)
+        if mine is None or theirs is None:
+            return ConstantVariable(COMPARE[op](mine is not None, theirs is not None))
+        return tx.operators.compare(op, mine, theirs)
 
     def reconstruct(self, cg: Codegen) -> None:
         def make() -> None:

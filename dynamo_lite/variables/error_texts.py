@@ -34,7 +34,11 @@ class _Giver:
     def __index__(self) -> Any:
         return _PROBE
 
-    __iter__ = __length_hint__ = __index__
+    __iter__ = __length_hint__ = __int__ = __float__ = __complex__ = __bytes__ = __str__ = __repr__ = __index__
+    __bool__ = __index__
+
+    def __format__(self, spec: str) -> Any:
+        return _PROBE
 
 
 class _Negative:
@@ -72,9 +76,18 @@ _METHODS: dict[str, Callable[[], Any]] = {
     "mapping": lambda: (lambda **named: None)(**_PROBE),
     "iterable": lambda: (lambda *values: None)(*_PROBE),
     "no mapping": lambda: {**_PROBE},
+    "no container": lambda: 0 in _PROBE,
     "__iter__": lambda: iter(_Giver()),
     "__index__": lambda: operator.index(_Giver()),
     "__length_hint__": lambda: operator.length_hint(_Giver()),
+    "__int__": lambda: int(_Giver()),
+    "__float__": lambda: float(_Giver()),
+    "__complex__": lambda: complex(_Giver()),
+    "__bytes__": lambda: bytes(_Giver()),
+    "__str__": lambda: str(_Giver()),
+    "__repr__": lambda: repr(_Giver()),
+    "__format__": lambda: format(_Giver()),
+    "__bool__": lambda: bool(_Giver()),
     "negative length": lambda: list(_Negative()),
     "tee": lambda: itertools.tee((), -1),
 }
@@ -93,8 +106,8 @@ def _of_class(text: str, cls: type, probe: type = _Probe) -> str:
 
 
 def wrong_result(method: str, owner: type, given: type) -> str:
-    """Of the TypeError where a special method ("__iter__", "__index__", "__length_hint__") of a class `owner` gives an
-    object of a class that it must not give."""
+    """Of the TypeError where a special method ("__iter__", "__index__", ..) of a class `owner` gives an object of a
+    class that it must not give."""
     return _of_class(_of_class(_asked(method), given), owner, _Giver)
 
 
@@ -106,6 +119,11 @@ def negative_length(owner: type) -> str:
 def no_mapping(cls: type) -> str:
     """Of the TypeError of ``{**value}`` with an object of a class that is no mapping."""
     return _of_class(_asked("no mapping"), cls)
+
+
+def no_container(cls: type) -> str:
+    """Of the TypeError of ``in`` with an object of a class that defines no ``__contains__`` and has no iterator."""
+    return _of_class(_asked("no container"), cls)
 
 
 def negative_count() -> str:

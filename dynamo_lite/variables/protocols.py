@@ -209,6 +209,10 @@ class Classes(Protocol):
     def lookup(self, cls: type, name: str, default: Any = None, data: bool = False) -> Any:
         """What `cls` or a base of it defines under a name, guarded; `default` if none does."""
 
+    def special(self, cls: type, name: str) -> Any:
+        """What the interpreter calls for a special method of `cls`, None if none defines it; one that is None itself
+        raises as calling it does."""
+
     def guard_mro(self, cls: type) -> None:
         """Requires that a class has the bases that it has."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import itertools
 import operator
+import types
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -147,7 +148,7 @@ def _sorted(
 @handles(operator.length_hint)
 def _length_hint(tx: Tracer, value: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
     cls = value.python_type()
-    if isinstance(value, ObjectVariable) and value.content is not None:
+    if isinstance(value, ObjectVariable) and isinstance(tx.classes.lookup(cls, "__len__"), types.WrapperDescriptorType):
         return value.length(tx)
     if not isinstance(value, (ObjectVariable, GetItemIteratorVariable, ReversedObjectVariable)):
         if hasattr(cls, "__len__"):

@@ -29,11 +29,12 @@ from ..identity import number_of
 from ..numbers.numpy_numbers import as_of_python
 from ..numbers.scalars import call_on_scalars
 from ..numbers.symbolic_ints import call_on_ints
-from ..objects.classes import ClassVariable, MadeClassVariable
+from ..objects.classes import NO_ATTRIBUTE, ClassVariable, MadeClassVariable
 from ..objects.exception_state import TracebackVariable
 from ..objects.objects import ObjectVariable
 from ..real_object import RealObjectVariable
 from ..rule_calls import CALLERS, calls_by
+from ..special_results import checked_result, index_of
 from ..tensors.tensor import TensorVariable, call_in_graph
 from ..torch_api.torch_functions import TorchFunctionVariable
 
@@ -184,7 +185,7 @@ def _issubclass(tx: Tracer, cls: VariableTracker, classes: VariableTracker) -> V
 @handles(callable)
 def _callable(tx: Tracer, value: VariableTracker) -> VariableTracker:
     if isinstance(value, ObjectVariable):
-        return ConstantVariable(tx.classes.lookup(value.cls, "__call__") is not None)
+        return ConstantVariable(tx.classes.lookup(value.cls, "__call__", NO_ATTRIBUTE) is not NO_ATTRIBUTE)
     if isinstance(value, (ConstantVariable, SequenceVariable, TensorVariable)):
         has_value = isinstance(value, ConstantVariable) and not value.is_symbolic
         return ConstantVariable(callable(value.constant()) if has_value else False)
@@ -367,7 +368,7 @@ def _divmod(tx: Tracer, a: VariableTracker, b: VariableTracker) -> VariableTrack
 
 def _divmod_of_objects(tx: Tracer, a: VariableTracker, b: VariableTracker) -> VariableTracker:
     for owner, other, name in ((a, b, "__divmod__"), (b, a, "__rdivmod__")):
-        if isinstance(tx.classes.lookup(owner.python_type(), name), types.FunctionType):
+        if isinstance(tx.classes.special(owner.python_type(), name), types.FunctionType):
             result = tx.call_special(owner, name, other)
             if not (result.is_constant() and result.constant() is NotImplemented):
                 return result
@@ -376,10 +377,10 @@ def _divmod_of_objects(tx: Tracer, a: VariableTracker, b: VariableTracker) -> Va
 
 def _rounding(function: Any, name: str) -> Handler:
     def handler(tx: Tracer, value: VariableTracker) -> VariableTracker:
-        if isinstance(value, ObjectVariable) and tx.classes.lookup(value.cls, name) is not None:
+        if isinstance(value, ObjectVariable) and tx.classes.special(value.cls, name) is not None:
             return tx.call_special(value, name)
-        if isinstance(value, ObjectVariable) and tx.classes.lookup(value.cls, "__float__") is not None:
-            value = tx.call_special(value, "__float__")
+        if isinstance(value, ObjectVariable) and tx.classes.special(value.cls, "__float__") is not None:
+            value = checked_result(tx, "__float__", value.cls, tx.call_special(value, "__float__"))
         if value.contains_tensor():
             unsupported("unsupported_builtin", f"math.{function.__name__}() of {value.describe()}")
         return tx.values.from_result(tx.run_python(function, tx.values.as_plain(value)), f"math.{function.__name__}")
@@ -504,7 +505,8 @@ def _object_ne(tx: Tracer, owner: VariableTracker, other: VariableTracker) -> Va
 @handles(operator.index)
 def _index(tx: Tracer, value: VariableTracker) -> VariableTracker:
     if isinstance(value, ObjectVariable):
-        return tx.call_method(value, "__index__", [])
+        index = index_of(tx, value)
+        return index if index is not None else ConstantVariable(tx.operators.as_index(value))  # which raises
     if isinstance(value, TensorVariable):
         return value.call_method(tx, "__index__", [], {})
     return ConstantVariable(tx.run_python(operator.index, tx.values.as_plain(value)))

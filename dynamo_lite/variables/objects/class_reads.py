@@ -78,7 +78,7 @@ def _by_get(tx: Tracer, cls: ClassVariable, name: str, attribute: Any, source: S
         return NewVariable(value)
     if isinstance(value, enum.EnumMeta) and isinstance(getattr(value, name, None), enum.Enum):
         return tx.values.from_result(getattr(value, name), "enum member")
-    getter = tx.classes.lookup(type(attribute), "__get__")
+    getter = tx.classes.special(type(attribute), "__get__")
     if isinstance(getter, types.FunctionType):
         descriptor = realized(tx, tx.values.wrap_at(attribute, source))
         return tx.call_method(descriptor, "__get__", [ConstantVariable(None), cls])

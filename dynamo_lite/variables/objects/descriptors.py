@@ -42,13 +42,11 @@ def takes_over(tx: Tracer, attribute: Any, owner: Any, name: str, access: str, *
         call_property(tx, attribute, owner, name, access, *args)
         return True
     cls = type(attribute)
-    method = tx.classes.lookup(cls, access, NO_ATTRIBUTE)
-    if method is NO_ATTRIBUTE:
+    method = tx.classes.special(cls, access)
+    if method is None:
         if tx.classes.lookup(cls, _OTHER[access], NO_ATTRIBUTE) is not NO_ATTRIBUTE:
             tx.raise_error(AttributeError, access)
         return False
-    if method is None:
-        tx.raise_error(TypeError, "'NoneType' object is not callable")
     if not isinstance(method, types.FunctionType):
         return None
     descriptor = realized(tx, tx.values.wrap_at(attribute, class_attribute_source(owner.cls, name)))

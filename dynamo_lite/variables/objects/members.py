@@ -15,6 +15,7 @@ from ...rules.table import Rule, class_method_row, decide
 from ..base import (
     MISSING,
     VariableTracker,
+    realized,
     unsupported,
     wraps_if,
 )
@@ -113,7 +114,8 @@ def _wrap_native_class_method(tx: Tracer, value: Any, source: Source) -> Variabl
 
 def as_length(tx: Tracer, said: VariableTracker) -> VariableTracker:
     """What len() makes of the result of ``__len__`` (Objects/typeobject.c, slot_sq_length)."""
-    if not said.is_constant() or type(said.constant()) is int and 0 <= said.constant() <= sys.maxsize:
+    said = realized(tx, said)
+    if said.python_type() is int and (not said.is_constant() or 0 <= said.constant() <= sys.maxsize):
         return said
     length = tx.operators.as_index(said)
     if length < 0:

@@ -38,6 +38,7 @@ from ..containers.sequences import ListVariable, TupleVariable
 from ..containers.sets import SetVariable
 from ..containers.spaces import OwnDictVariable, dict_source, read_own, space_at, write_own
 from ..contents import content_of_value
+from ..special_results import checked_result, index_of
 from . import words
 from .classes import (
     NO_ATTRIBUTE,
@@ -171,7 +172,7 @@ class ObjectVariable(VariableTracker):
         return not plain or isinstance(tx.classes.lookup(self.cls, "__getattribute__"), types.FunctionType)
 
     def _fallback_getattr(self, tx: Tracer, name: str) -> VariableTracker | None:
-        hook = tx.classes.lookup(self.cls, "__getattr__")
+        hook = tx.classes.special(self.cls, "__getattr__")
         if hook is None:
             return None
         return tx.classes.call_attribute(self, self.cls, "__getattr__", hook, [ConstantVariable(name)], {})
@@ -312,7 +313,7 @@ class ObjectVariable(VariableTracker):
 
     # -- protocols
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        method = tx.classes.lookup(self.cls, "__call__")
+        method = tx.classes.special(self.cls, "__call__")
         if method is None:
             tx.raise_error(TypeError, f"{type_name(self.cls)!r} object is not callable")
         if isinstance(method, (types.WrapperDescriptorType, types.MethodDescriptorType)):
@@ -333,7 +334,8 @@ class ObjectVariable(VariableTracker):
                 tx.raise_error(TypeError, error_texts.no_truth(self.cls))
             if isinstance(method, types.FunctionType):
                 result = tx.classes.call_attribute(self, self.cls, name, method, [], {})
-                return tx.truth(result if name == "__bool__" else as_length(tx, result))
+                said = checked_result(tx, name, self.cls, result) if name == "__bool__" else as_length(tx, result)
+                return tx.truth(said)
             if self.content is not None:
                 return self.content.truth(tx)
             unsupported("unsupported_value", f"truth of {self.describe()}")
@@ -349,7 +351,7 @@ class ObjectVariable(VariableTracker):
         ):
             value = content.lookup(tx, key)
             if value is None:
-                missing = tx.classes.lookup(self.cls, "__missing__")
+                missing = tx.classes.special(self.cls, "__missing__")
                 if missing is None:
                     tx.errors.raise_value(KeyError, [key])
                 return tx.classes.call_attribute(self, self.cls, "__missing__", missing, [key], {})
@@ -363,9 +365,12 @@ class ObjectVariable(VariableTracker):
         self._protocol(tx, "__delitem__", lambda c: c.delitem(tx, key), [key])
 
     def contains(self, tx: Tracer, item: VariableTracker) -> bool:
-        method = tx.classes.lookup(self.cls, "__contains__")
+        method = tx.classes.lookup(self.cls, "__contains__", NO_ATTRIBUTE)
+        if method is NO_ATTRIBUTE:
+            iterator = tx.iteration.iterator_or(self, error_texts.no_container(self.cls))
+            return any(tx.operators.same_or_equal(candidate, item) for candidate in tx.iteration.steps(iterator))
         if method is None:
-            return super().contains(tx, item)
+            tx.raise_error(TypeError, f"{type_name(self.cls)!r} object is not a container")
         if isinstance(method, types.FunctionType):
             return tx.truth(tx.classes.call_attribute(self, self.cls, "__contains__", method, [item], {}))
         if self.content is not None:
@@ -373,39 +378,31 @@ class ObjectVariable(VariableTracker):
         unsupported("unsupported_operator", f"`in` on {self.describe()}")
 
     def iterator(self, tx: Tracer) -> VariableTracker:
-        method = tx.classes.lookup(self.cls, "__iter__")
+        method = tx.classes.lookup(self.cls, "__iter__", NO_ATTRIBUTE)
         if isinstance(method, types.FunctionType):
             result = tx.classes.call_attribute(self, self.cls, "__iter__", method, [], {})
             return realized(tx, result)
-        if method is not None and self.content is not None:
+        if method not in (None, NO_ATTRIBUTE) and self.content is not None:
             return self.content.iterator(tx)
-        getitem = tx.classes.lookup(self.cls, "__getitem__")
-        if method is None and isinstance(getitem, types.FunctionType):
+        getitem = tx.classes.lookup(self.cls, "__getitem__", NO_ATTRIBUTE)
+        if method is NO_ATTRIBUTE and isinstance(getitem, (types.FunctionType, types.NoneType)):
             return GetItemIteratorVariable(self)
-        if method is None:
+        if method is None or method is getitem is NO_ATTRIBUTE:
             tx.raise_error(TypeError, f"{type_name(self.cls)!r} object is not iterable")
         unsupported("unsupported_iteration", f"iterating over {self.describe()}")
 
     def as_index(self, tx: Tracer) -> Any:
-        known = self.content.constant() if self.content is not None and self.content.is_constant() else None
-        if isinstance(known, int):
-            return known
-        if tx.classes.lookup(self.cls, "__index__") is None:
-            return super().as_index(tx)
-        index = tx.call_method(self, "__index__", [])
-        if not issubclass(index.python_type(), int):
-            tx.raise_error(TypeError, error_texts.wrong_result("__index__", self.cls, index.python_type()))
-        return tx.operators.as_index(index)
+        index = index_of(tx, self)
+        return super().as_index(tx) if index is None else tx.operators.as_index(index)
 
     def reversed(self, tx: Tracer) -> VariableTracker:
-        method = tx.classes.lookup(self.cls, "__reversed__")
+        method = tx.classes.lookup(self.cls, "__reversed__", NO_ATTRIBUTE)
         if isinstance(method, types.FunctionType):
             return tx.classes.call_attribute(self, self.cls, "__reversed__", method, [], {})
-        has = [tx.classes.lookup(self.cls, name) is not None for name in ("__getitem__", "__len__")]
-        if self.content is not None and method is not None:
+        if self.content is not None and method not in (None, NO_ATTRIBUTE):
             return self.content.reversed(tx)
-        if not all(has):
-            tx.raise_error(TypeError, f"{self.cls.__name__!r} object is not reversible")
+        if method is None or tx.classes.lookup(self.cls, "__getitem__", NO_ATTRIBUTE) is NO_ATTRIBUTE:
+            tx.raise_error(TypeError, f"{type_name(self.cls)!r} object is not reversible")
         return ReversedObjectVariable(self, tx.operators.as_index(self.length(tx)) - 1)
 
     def next(self, tx: Tracer) -> VariableTracker | None:
@@ -420,7 +417,7 @@ class ObjectVariable(VariableTracker):
             raise
 
     def _protocol(self, tx: Tracer, name: str, on_content: Any, args: list[VariableTracker]) -> VariableTracker:
-        method = tx.classes.lookup(self.cls, name)
+        method = tx.classes.special(self.cls, name)
         if method is None:
             tx.raise_error(TypeError, missing_method(name, self.cls))
         if isinstance(method, types.FunctionType):
@@ -431,7 +428,9 @@ class ObjectVariable(VariableTracker):
 
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         name = BINARY_METHODS[op][1 if reflected else 0]
-        result = self._operator(tx, name, other, lambda c: c.binary(tx, op, content_of(other), reflected))
+        formats = op == "%" and not reflected and issubclass(self.cls, (str, bytes))  # which shows the object itself
+        held = other if formats else content_of(other)
+        result = self._operator(tx, name, other, lambda c: c.binary(tx, op, held, reflected))
         if isinstance(result, TupleVariable) and result is self.content:
             return TupleVariable(list(result.items))  # x * 1 of a subclass of tuple is a new tuple
         return result
@@ -456,7 +455,7 @@ class ObjectVariable(VariableTracker):
             tx.classes.lookup(self.cls, name) is types.SimpleNamespace.__dict__[name])
 
     def _operator(self, tx: Tracer, name: str, other: VariableTracker, on_content: Any) -> VariableTracker | None:
-        method = tx.classes.lookup(self.cls, name)
+        method = tx.classes.special(self.cls, name)
         if method is None:
             return None
         if isinstance(method, types.FunctionType):
@@ -541,7 +540,7 @@ class GetItemIteratorVariable(IteratorVariable):
         """What ``__length_hint__`` gives."""
         if self.exhausted:
             return ConstantVariable(0)
-        if tx.classes.lookup(self.owner.python_type(), "__len__") is None:
+        if tx.classes.special(self.owner.python_type(), "__len__") is None:
             return None
         return ConstantVariable(max(0, tx.operators.as_index(self.owner.length(tx)) - self.index))
 

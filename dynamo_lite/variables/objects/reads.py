@@ -16,7 +16,7 @@ from ..base import VariableTracker, is_made_by_python, realized, unsupported
 from ..containers.sequences import FIELD, TupleVariable
 from ..functions.functions import MethodVariable
 from ..numbers.rng import is_draw_of_numpy
-from .classes import NO_ATTRIBUTE, class_attribute_source, is_exception_class, is_stand_in
+from .classes import class_attribute_source, is_exception_class, is_stand_in
 from .descriptors import call_property, is_property
 from .members import BIND, BuiltinMethodVariable, class_method, native_class_method
 
@@ -110,11 +110,9 @@ def _computed(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribut
 def _by_get(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
     """By the ``__get__`` of the attribute's class; the attribute itself if there is none."""
     source = class_attribute_source(home, name)
-    getter = tx.classes.lookup(type(attribute), "__get__", NO_ATTRIBUTE)
-    if getter is NO_ATTRIBUTE:
-        return realized(tx, tx.values.wrap_at(attribute, source))
+    getter = tx.classes.special(type(attribute), "__get__")
     if getter is None:
-        tx.raise_error(TypeError, "'NoneType' object is not callable")
+        return realized(tx, tx.values.wrap_at(attribute, source))
     if is_draw_of_numpy(attribute):
         return MethodVariable(realized(tx, tx.values.wrap_at(attribute, source)), owner)
     if not isinstance(getter, types.FunctionType):

@@ -1,0 +1,77 @@
+"""What the interpreter makes of the results of special methods that have to give an object of one class.
+
+Invariant: a result that is handed on is of the class that the method has to give, as in CPython; what CPython converts
+with a warning is left to it.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import error_texts
+from .base import VariableTracker, realized, unsupported
+from .constant import ConstantVariable
+
+if TYPE_CHECKING:
+    from .protocols import ObjectVariable, Tracer
+
+# The method, the class of its result, whether an instance of a subclass is converted to that very class, with a
+# warning (Objects/abstract.c, object.c, typeobject.c).
+_WANTED: dict[str, tuple[type, bool]] = {
+    "__int__": (int, True), "__index__": (int, True), "__float__": (float, True), "__complex__": (complex, True),
+    "__bytes__": (bytes, False), "__str__": (str, False), "__repr__": (str, False), "__format__": (str, False),
+    "__bool__": (bool, False),
+}
+
+
+def checked_result(tx: Tracer, name: str, owner: type, result: VariableTracker) -> VariableTracker:
+    """What special method `name` of a class has given; TypeError in the program if it must not give that."""
+    result = realized(tx, result)
+    wanted, converted = _WANTED[name]
+    given = result.python_type()
+    if given is wanted:
+        return result
+    if not issubclass(given, wanted):
+        tx.raise_error(TypeError, error_texts.wrong_result(name, owner, given))
+    if converted:
+        unsupported("print_or_log", f"{owner.__qualname__}.{name}, of whose result Python warns")
+    return result
+
+
+def index_of(tx: Tracer, owner: ObjectVariable) -> VariableTracker | None:
+    """operator.index(owner), None where its class has no ``__index__`` (Objects/abstract.c, PyNumber_Index)."""
+    content = owner.content
+    if content is not None and issubclass(content.python_type(), int):
+        return ConstantVariable(content.constant())
+    method = tx.classes.special(owner.cls, "__index__")
+    if method is None:
+        return None
+    given = tx.classes.call_attribute(owner, owner.cls, "__index__", method, [], {})
+    return checked_result(tx, "__index__", owner.cls, given)
+
+
+# The special methods that a builtin's constructor asks, in this order (Objects/abstract.c, complexobject.c,
+# bytesobject.c).
+_ASKED: dict[Any, tuple[str, ...]] = {
+    int: ("__int__", "__index__"), float: ("__float__", "__index__"),
+    complex: ("__complex__", "__float__", "__index__"), bytes: ("__bytes__",),
+}
+
+
+def value_for(tx: Tracer, cls: Any, owner: ObjectVariable) -> VariableTracker | None:
+    """What int, float, complex or bytes (`cls`) makes its result from, if it is given an object alone: what one of the
+    object's special methods gives, or what the object holds of a builtin. None where it has neither, or is asked in
+    another way."""
+    content = owner.content
+    text = content is not None and issubclass(content.python_type(), str)
+    held = ConstantVariable(content.constant()) if content is not None and content.is_constant() else content
+    for name in _ASKED[cls]:
+        if text and cls is complex:
+            return held
+        method = tx.classes.special(owner.cls, name)
+        if method is None:
+            continue
+        if content is not None and method is getattr(content.python_type(), name, None):
+            return held
+        return checked_result(tx, name, owner.cls, tx.classes.call_attribute(owner, owner.cls, name, method, [], {}))
+    trunc = cls is int and tx.classes.lookup(owner.cls, "__trunc__") is not None  # which some versions ask, and warn
+    return None if trunc else held
