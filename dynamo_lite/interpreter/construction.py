@@ -93,8 +93,6 @@ class Construction(Part):
                 tx.raise_error(TypeError, f"__init__() should return None, not {kind!r}")
         elif init is not object.__init__ and init is not None:
             self.call_native_method(made, "__init__", init, args, kwargs)
-        elif (args or kwargs) and not isinstance(new, staticmethod) and new is object.__new__:
-            tx.raise_error(TypeError, f"{value.__name__}() takes no arguments")
         return made
 
     def _by_new(

@@ -17,7 +17,7 @@ from torch.distributions.utils import _lazy_property_and_property
 
 from ..polyfills.optimizers import Region
 from ..rules.table import handles
-from ..variables.base import VariableTracker, unsupported
+from ..variables.base import VariableTracker, type_name, unsupported
 from ..variables.class_calls import allocates, constructs_classes_of
 from ..variables.constant import ConstantVariable
 from ..variables.contents import VALUE_TYPES
@@ -112,6 +112,11 @@ def _object(tx: Tracer) -> VariableTracker:
 def _new_plain(
     tx: Tracer, cls: type, native: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
+    if args or kwargs:  # Objects/typeobject.c, object_new
+        if tx.classes.lookup(cls, "__new__") is not object.__new__:
+            tx.raise_error(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
+        if tx.classes.lookup(cls, "__init__") is object.__init__:
+            tx.raise_error(TypeError, f"{type_name(cls)}() takes no arguments")
     if inspect.isabstract(cls):
         tx.run_python(object.__new__, cls)
     return ObjectVariable(cls)

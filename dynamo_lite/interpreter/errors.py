@@ -42,9 +42,11 @@ class Errors(Part):
         value.new_arguments = list(args)
         if issubclass(cls, BaseExceptionGroup):
             unsupported("exception_handling", f"{cls.__qualname__}()")
-        self.tx.output.effects.store_attr(value, "args", TupleVariable(list(args)))
         if initialize:
             self.init_exception(value, args)
+        else:
+            kept = self._kept_by_os_error(value) if issubclass(cls, OSError) else list(args)
+            self.tx.output.effects.store_attr(value, "args", TupleVariable(kept))
         return value
 
     def init_exception(self, value: ObjectVariable, args: list[VariableTracker]) -> None:
@@ -52,15 +54,18 @@ class Errors(Part):
         assert value.exception is not None
         value.exception.arguments = list(args)
         kept: list[VariableTracker] = list(args)
-        if issubclass(value.cls, OSError) and args:
-            # errno, strerror and filename are arguments that do not stay in `args`.
-            real = self._real_exception(value)
-            kept = [self.tx.values.from_result(a, "argument") for a in real.args]
-            if value.cls is OSError:
-                value.cls = type(real)  # by its number
+        if issubclass(value.cls, OSError) and (args or value.new_arguments):
+            kept = self._kept_by_os_error(value)
         self.tx.output.effects.store_attr(value, "args", TupleVariable(kept))
         if issubclass(value.cls, StopIteration):
             self.tx.output.effects.store_attr(value, "value", args[0] if args else ConstantVariable(None))
+
+    def _kept_by_os_error(self, value: ObjectVariable) -> list[VariableTracker]:
+        """The arguments that stay in `args`, without errno, strerror and filename; its class goes by its number."""
+        real = self._real_exception(value)
+        if value.cls is OSError:
+            value.cls = type(real)
+        return [self.tx.values.from_result(a, "argument") for a in real.args]
 
     def _real_exception(self, value: ObjectVariable) -> BaseException:
         """An exception of the builtin base with the same arguments, to learn what it makes of them."""
@@ -69,6 +74,14 @@ class Errors(Part):
         if state is None or state.by_interpreter:
             unsupported("exception_handling", f"what {value.describe()} holds, raised by the interpreter")
         new = [self.tx.values.as_plain(a) for a in value.new_arguments]
+        if issubclass(base, OSError):
+            # One of the two methods takes the arguments: __init__ if the class defines that alone
+            # (Objects/exceptions.c, oserror_use_init).
+            lookup = self.tx.classes.lookup
+            if lookup(value.cls, "__init__") is not vars(OSError)["__init__"]:
+                if lookup(value.cls, "__new__") is vars(OSError)["__new__"]:
+                    new = [self.tx.values.as_plain(a) for a in state.arguments or ()]
+            return self.tx.run_python(base.__new__, base, *new)
         made = self.tx.run_python(base.__new__, base, *new)
         if state.arguments is not None:
             self.tx.run_python(base.__init__, made, *(self.tx.values.as_plain(a) for a in state.arguments))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...guards.source import AttrSource, Source
 from ...rules.table import Decision, Level, Rule, breaks, decide, handles, module, row
-from ..base import ObservedException, VariableTracker, unsupported, wraps_if
+from ..base import ObservedException, VariableTracker, type_name, unsupported, wraps_if
 from ..bound import BoundMethodVariable
 from ..constant import ConstantVariable
 from ..containers.sequences import SequenceVariable, TupleVariable
@@ -488,6 +488,12 @@ def _exc_info(tx: Tracer) -> VariableTracker:
 def _object_init(
     tx: Tracer, owner: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
+    if args or kwargs:
+        cls, takes = owner.python_type(), "takes exactly one argument (the instance to initialize)"
+        if tx.classes.lookup(cls, "__init__") is not object.__init__:
+            tx.raise_error(TypeError, f"object.__init__() {takes}")
+        if tx.classes.lookup(cls, "__new__") is object.__new__:
+            tx.raise_error(TypeError, f"{type_name(cls)}.__init__() {takes}")
     return ConstantVariable(None)
 
 

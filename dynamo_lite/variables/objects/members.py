@@ -48,10 +48,16 @@ class BuiltinMethodVariable(VariableTracker):
 
     def reconstruct(self, cg: Codegen) -> None:
         # Not read from the object: its class may override the method, as where super() found this one.
-        bind = self.function.__get__
+        bind = functools.partial(bound_to, self.function)
         cg.build_new(
             self, lambda: cg.call_constant(bind, lambda: cg.push(self.owner)), lambda: None, refers_only=True
         )
+
+
+def bound_to(descriptor: Any, owner: Any) -> Any:
+    """Generated code binds a method written in C with this: a descriptor of one that wants its class, as that of
+    ``_queue.SimpleQueue.get``, takes it for given that it is told a class."""
+    return descriptor.__get__(owner, type(owner))
 
 
 # Up to Python 3.12 a classmethod asks the descriptor that it holds; later it binds whatever it holds.
