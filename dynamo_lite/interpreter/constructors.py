@@ -80,6 +80,8 @@ def _method(tx: Tracer, function: VariableTracker, owner: VariableTracker) -> Va
 def _type(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     if len(args) == 3 and not kwargs:
         content = tx.operators.dict_content(args[2])
+        if not issubclass(args[2].python_type(), dict):
+            content = None
         if content is None or not args[0].is_constant() or not issubclass(args[1].python_type(), tuple):
             unsupported("class_definition", "type(name, bases, namespace)")
         namespace = {key.constant(): value for key, value in zip(content.keys(), content.values(tx))}

@@ -132,10 +132,18 @@ def _new_dict(
     return DictVariable({}, cls=native)
 
 
+# Special methods of a mapping that a view of it asks.
+_READING = ("__getitem__", "__missing__", "__contains__", "__len__", "__iter__", "__reversed__", "__or__", "__ror__",
+            "__eq__", "__ne__", "__str__", "__repr__", "__hash__")
+
+
 @handles(types.MappingProxyType)
 def _mapping_proxy(tx: Tracer, mapping: VariableTracker) -> VariableTracker:
     content = tx.operators.dict_content(mapping)
-    if content is None:
+    known = content is not None and content.cls in (dict, collections.OrderedDict, types.MappingProxyType)
+    asked = ("keys", "values", "items", "get", "copy", *_READING)
+    if content is None or not known or isinstance(mapping, ObjectVariable) and any(
+            isinstance(tx.classes.lookup(mapping.cls, name), types.FunctionType) for name in asked):
         unsupported("unsupported_builtin", f"mappingproxy of {mapping.describe()}")
     return MappingProxyVariable(mapping, content)
 

@@ -275,7 +275,7 @@ class DictVariable(VariableTracker):
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if self.cls is collections.Counter:
             return self._in_python(tx, BINARY_METHODS[op][reflected], other)
-        if op != "|" or not isinstance(other, DictVariable):
+        if op != "|" or not isinstance(other, DictVariable) or isinstance(other, ProxyVariable):
             return None
         first, second = (other, self) if reflected else (self, other)
         result = (first if first.cls is self.cls else self).made_of(tx, first)
@@ -467,8 +467,38 @@ class DictVariable(VariableTracker):
             cg.emit.store_subscr()
 
 
-class MappingProxyVariable(DictVariable):
-    """A read-only view of a mapping made in the trace: its entries are the mapping's own."""
+class ProxyVariable(DictVariable):
+    """A read-only view of a mapping (Objects/descrobject.c, mappingproxy_methods)."""
+
+    def held(self) -> VariableTracker:
+        """The mapping, or one like it, to be read."""
+        raise NotImplementedError
+
+    methods = {**DictVariable.methods, "copy": lambda self, tx: tx.call_method(self.held(), "copy", [])}
+
+    def to_plain(self, tx: Tracer) -> Any:
+        return MappingProxyType(tx.values.as_plain(self.held()))
+
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if op != "|":
+            return None
+        mine, other = self.held(), other.held() if isinstance(other, ProxyVariable) else other
+        return tx.operators.binary(op, *((other, mine) if reflected else (mine, other)))
+
+
+class OuterProxyVariable(ProxyVariable):
+    """A view from outside, of a dict or an OrderedDict (`behind`) that is out of the program's reach."""
+
+    def __init__(self, items: Entries, source: Source, behind: type) -> None:
+        super().__init__(items, source, MappingProxyType)
+        self.behind = behind
+
+    def held(self) -> VariableTracker:
+        return DictVariable(dict(self.items), cls=self.behind)
+
+
+class MappingProxyVariable(ProxyVariable):
+    """A view of a mapping made in the trace: its entries are the mapping's own."""
 
     def __init__(self, mapping: VariableTracker, behind: DictVariable) -> None:
         super().__init__(behind.items, cls=MappingProxyType)
@@ -479,18 +509,14 @@ class MappingProxyVariable(DictVariable):
         return self.behind.iterator(tx)
 
     methods = {
-        **DictVariable.methods,
+        **ProxyVariable.methods,
         "keys": lambda self, tx: DictViewVariable(self.behind, "keys"),
         "values": lambda self, tx: DictViewVariable(self.behind, "values"),
         "items": lambda self, tx: DictViewVariable(self.behind, "items"),
-        "copy": lambda self, tx: tx.call_method(self.mapping, "copy", []),
     }
 
-    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
-        if op != "|":
-            return None
-        other = other.mapping if isinstance(other, MappingProxyVariable) else other
-        return tx.operators.binary(op, *((other, self.mapping) if reflected else (self.mapping, other)))
+    def held(self) -> VariableTracker:
+        return self.mapping
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.build_new(self, lambda: cg.call_constant(MappingProxyType, lambda: cg.push(self.mapping)), lambda: None)
@@ -549,6 +575,9 @@ def _wrap_defaultdict(tx: Tracer, value: Any, source: Source) -> VariableTracker
 @wraps_if(lambda value: type(value) is MappingProxyType, rank=4)
 def _wrap_proxy(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     # What lies behind the proxy is out of reach: the guard reads the entries through it.
+    behind = type(gc.get_referents(value)[0])
+    if behind not in (dict, collections.OrderedDict):
+        unsupported("unsupported_value", f"{source.name}, a view of a {behind.__qualname__}")
     place: type[ConstSource] = FrozenSource
     if not source.is_frozen:
         place = ConstSource
@@ -559,7 +588,7 @@ def _wrap_proxy(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     for key, item in value.items():
         key_variable = tx.values.from_result(key, "key")
         entries[key_variable.hash_key()] = (key_variable, LazyVariable(item, place(item, f"{source.name}[{key!r}]")))
-    return DictVariable(entries, source, MappingProxyType)
+    return OuterProxyVariable(entries, source, behind)
 
 
 def entries_of(mapping: Any) -> tuple[tuple[Any, Any], ...]:

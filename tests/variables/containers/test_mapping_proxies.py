@@ -1,7 +1,9 @@
 """Read-only views of mappings from outside, such as the parameters of a signature."""
+import collections
 import inspect
 import types
 
+import pytest
 import torch
 
 import dynamo_lite
@@ -49,3 +51,52 @@ def test_the_parameters_of_a_signature():
     fn, x = compiled(f), torch.ones(2)
     same(fn(x), f(x))
     assert log.counters()["graphs"] == 1
+
+
+ORDERED = types.MappingProxyType(collections.OrderedDict(a=1))
+CHAINED = types.MappingProxyType(collections.ChainMap({"x": 1}, {"y": 2}))
+
+
+class OwnItems(dict):
+    def __getitem__(self, key):
+        return "own"
+
+
+class OwnMissing(dict):
+    def __missing__(self, key):
+        return "missing"
+
+
+@pytest.mark.parametrize("asked", [
+    lambda p: p.copy(), lambda p: p | {"z": 3}, lambda p: {"z": 3} | p, lambda p: repr(p), lambda p: str(p),
+    lambda p: p["a"], lambda p: p.get("q", 5), lambda p: list(p.items()), lambda p: p | p, lambda p: list(reversed(p)),
+])
+@pytest.mark.parametrize("made", [
+    lambda: ORDERED, lambda: CHAINED, lambda: types.MappingProxyType(collections.OrderedDict(a=1)),
+    lambda: types.MappingProxyType(OwnItems(a=1)), lambda: types.MappingProxyType(OwnMissing(b=1)),
+    lambda: types.MappingProxyType({"a": 1}), lambda: types.MappingProxyType(collections.defaultdict(int)),
+])
+def test_what_is_made_of_a_view_is_of_the_mappings_class(made, asked):
+    def f(x):
+        y = x + 1
+        try:
+            result = asked(made())
+        except (KeyError, TypeError) as error:
+            result = type(error).__name__, str(error)
+        return y, type(result), result
+
+    dynamo_lite.reset()
+    fn, x = dynamo_lite.compile(f, backend="eager"), torch.ones(2)
+    for _ in range(2):
+        same(fn(x), f(x))
+
+
+def test_a_view_is_no_namespace_of_a_class():
+    def f(x):
+        try:
+            return x + 1, type("Made", (), types.MappingProxyType({}))
+        except TypeError as error:
+            return x + 2, str(error)
+
+    dynamo_lite.reset()
+    same(dynamo_lite.compile(f, backend="eager")(torch.ones(2)), f(torch.ones(2)))
