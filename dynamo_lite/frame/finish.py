@@ -22,6 +22,7 @@ from ..output.output_graph import OutputGraph
 from ..variables.base import MISSING, LazyVariable, VariableTracker
 from ..variables.finalization import finalizables_in, held_by, may_be_finalized
 from ..variables.objects.classes import MadeClassVariable
+from ..variables.objects.weakrefs import WeakrefVariable
 from .descriptions import place
 from .entry_record import plain_entry
 from .request import Frame, Settings
@@ -208,6 +209,8 @@ def _locals_to_keep(frame: Frame, tx: Translator, live: frozenset[str]) -> froze
         made = [key for key, part in parts.items() if may_be_finalized(part)]
         if made and seen_outside is None:
             seen_outside = held_by(effects, _visible(tx, live))
+            pointed_at = [r.referent for r in seen_outside.values() if isinstance(r, WeakrefVariable)]
+            seen_outside |= held_by(effects, pointed_at)  # plain Python sees whether they are still there
         if seen_outside is not None and any(key in seen_outside for key in made):
             kept.add(name)
     return frozenset(kept)

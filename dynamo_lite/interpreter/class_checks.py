@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import abc
 import types
+import typing
 from typing import Any
 
 import torch
 
 from ..guards.source import ConstSource
 from ..rules.trace_rules import is_library
-from ..variables.base import VariableTracker
+from ..variables.base import VariableTracker, unsupported
 from ..variables.objects.objects import ObjectVariable
 from ..variables.tensors.tensor import TensorVariable
 from .part import Part
@@ -43,6 +44,9 @@ class ClassChecks(Part):
         if hook is not None:
             return self._ask(candidate, "__instancecheck__", hook, value)
         check = getattr(type(candidate), "__instancecheck__", None)
+        if isinstance(candidate, types.GenericAlias) or (
+                isinstance(check, types.FunctionType) and check.__module__ == "typing"):
+            tx.run_python(isinstance, None, candidate)  # which refuses some classes, whatever the object is
         plain_check = type(candidate).__module__.startswith(("abc", "typing", "enum"))
         if isinstance(check, types.FunctionType) and not plain_check:
             if isinstance(value, ObjectVariable) and value.value is not None:
@@ -51,7 +55,19 @@ class ClassChecks(Part):
                 return bool(tx.run_python(isinstance, value.example(), candidate))
         kinds = [cls, *self.classes_it_names(value)]
         by_bases = check is type.__dict__["__instancecheck__"]
-        return any(candidate in kind.__mro__ if by_bases else self.is_subclass(kind, candidate) for kind in kinds)
+        found = any(candidate in kind.__mro__ if by_bases else self.is_subclass(kind, candidate) for kind in kinds)
+        return found or getattr(candidate, "_is_protocol", False) is True and self._has_members(value, candidate)
+
+    def _has_members(self, value: VariableTracker, protocol: Any) -> bool:
+        """Whether an object has what a protocol asks for, though its class has not."""
+        if value.is_constant():
+            return bool(self.tx.run_python(isinstance, value.constant(), protocol))
+        if isinstance(value, ObjectVariable):
+            for name in typing._get_protocol_attrs(protocol):  # type: ignore[attr-defined]
+                if value.own_attribute(self.tx, name) is not None:
+                    unsupported("unsupported_builtin", f"isinstance() with the protocol {protocol.__qualname__}, of "
+                                f"which {value.describe()} has a member by itself")
+        return False
 
     def classes_it_names(self, value: VariableTracker) -> list[type]:
         """What an object whose class defines ``__class__`` gives there (Objects/abstract.c, object_isinstance)."""

@@ -363,3 +363,19 @@ def test_a_function_made_inside_a_module_that_holds_its_own_names():
 
     compiled = dynamo_lite.compile(program, backend="eager")
     assert torch.equal(compiled(torch.ones(2)), program(torch.ones(2)))
+
+
+def test_what_a_weak_reference_at_a_break_points_to_stays():
+    class Own:
+        pass
+
+    def f(x):
+        y = x + 1
+        made = Own()
+        reference = weakref.ref(made)
+        said = repr(reference)  # breaks, and `made` is not read any more
+        return y, "dead" in said
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    for _ in range(2):
+        assert compiled(torch.ones(2))[1] is f(torch.ones(2))[1] is False

@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 import operator
 import types
+import typing
 
 import pytest
 import torch
@@ -219,3 +220,28 @@ def cell(*contents):
 def test_cells_compare_by_their_contents(a, b):
     for symbol in ("<", "<=", "==", "!=", ">", ">="):
         check(lambda: (cell(*a), cell(*b)), ask(f"x[0] {symbol} x[1]"))
+
+
+# ---------------------------------------------------------------- classes that typing checks
+@typing.runtime_checkable
+class Protocol(typing.Protocol):
+    def method(self): ...
+
+
+class Own:
+    pass
+
+
+def with_method():
+    made = Own()
+    made.method = lambda: 1
+    return made
+
+
+@pytest.mark.parametrize("kind", [typing.Any, typing.ClassVar, typing.Protocol, list[int], int | list[int], Protocol,
+                                  typing.SupportsInt, typing.Sequence, typing.Union[int, str]], ids=repr)
+def test_checks_of_typing(kind):
+    for value in (42, None, int):
+        check(lambda: value, lambda value: isinstance(value, kind))
+    for made in (Own, with_method, lambda: [], lambda: (1,)):
+        check(made, lambda value: isinstance(value, kind), one_graph=False)
