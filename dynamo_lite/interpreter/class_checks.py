@@ -44,9 +44,8 @@ class ClassChecks(Part):
         if hook is not None:
             return self._ask(candidate, "__instancecheck__", hook, value)
         check = getattr(type(candidate), "__instancecheck__", None)
-        if isinstance(candidate, types.GenericAlias) or (
-                isinstance(check, types.FunctionType) and check.__module__ == "typing"):
-            tx.run_python(isinstance, None, candidate)  # which refuses some classes, whatever the object is
+        if _may_refuse(candidate, check):
+            tx.run_python(isinstance, None, candidate)
         plain_check = type(candidate).__module__.startswith(("abc", "typing", "enum"))
         if isinstance(check, types.FunctionType) and not plain_check:
             if isinstance(value, ObjectVariable) and value.value is not None:
@@ -113,6 +112,12 @@ class ClassChecks(Part):
         if isinstance(candidate, type) and type(candidate).__instancecheck__ is type.__instancecheck__:
             return any(candidate is base for base in value.cls.__mro__)
         return bool(tx.run_python(issubclass, value.cls, candidate))
+
+
+def _may_refuse(candidate: Any, check: Any) -> bool:
+    """Whether isinstance() may refuse something of this kind, whatever the object is."""
+    return isinstance(candidate, types.GenericAlias) or (
+        isinstance(check, types.FunctionType) and check.__module__ == "typing")
 
 
 def _flatten_classes(classes: Any) -> list[Any]:
