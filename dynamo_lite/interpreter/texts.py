@@ -48,7 +48,8 @@ class Texts(Part):
     def to_text(self, value: VariableTracker, conversion: str) -> VariableTracker:
         """str(value), repr(value) or ascii(value) for conversions s, r, a."""
         value = self.tx.operators.with_number(realized(self.tx, value))
-        if value.is_constant() and not isinstance(value, CallableVariable):
+        named = isinstance(value, SetVariable) and value.holder is not None  # by its class, in its text
+        if value.is_constant() and not isinstance(value, CallableVariable) and not named:
             value.fix(self.tx)
             return ConstantVariable(self.tx.run_python(_CONVERSIONS[conversion], value.constant()))
         return _text(value, self.tx, conversion)
@@ -119,7 +120,7 @@ def _container_text(value: VariableTracker, tx: Tracer, conversion: str) -> Vari
             return ConstantVariable(_TEXTS[type(value)](tx, value, "a" if conversion == "a" else "r"))
         finally:
             tx.output.texts_in_progress.pop()
-    if value.contains_tensor():
+    if value.contains_tensor() or value.holder is not None:
         unsupported("unsupported_builtin", f"text of {value.describe()}")
     return ConstantVariable(tx.run_python(_CONVERSIONS[conversion], tx.values.as_plain(value)))
 
@@ -164,7 +165,7 @@ def _written_as(tx: Tracer, value: ObjectVariable) -> VariableTracker | None:
     return value.content if own else None
 
 
-_CYCLES: dict[type, str] = {list: "[...]", tuple: "(...)", dict: "{...}", set: "set(...)"}
+_CYCLES: dict[type, str] = {list: "[...]", tuple: "(...)", dict: "{...}", set: "set(...)", frozenset: "frozenset(...)"}
 
 
 def _list_text(tx: Tracer, value: Any, conversion: str) -> str:
@@ -184,7 +185,11 @@ def _dict_text(tx: Tracer, value: Any, conversion: str) -> str:
 
 def _set_text(tx: Tracer, value: Any, conversion: str) -> str:
     texts = [tx.texts.to_text(member, conversion).constant() for member in value.ordered(tx)]
-    return "{" + ", ".join(texts) + "}" if texts else "set()"
+    cls = (value.holder or value).python_type()  # whose name its text has, but for exactly a set (set_repr)
+    if not texts:
+        return f"{type_name(cls)}()"
+    shown = "{" + ", ".join(texts) + "}"
+    return shown if cls is set else f"{type_name(cls)}({shown})"
 
 
 _TEXTS: dict[type, Callable[[Any, Any, str], str]] = {

@@ -245,3 +245,21 @@ def test_checks_of_typing(kind):
         check(lambda: value, lambda value: isinstance(value, kind))
     for made in (Own, with_method, lambda: [], lambda: (1,)):
         check(made, lambda value: isinstance(value, kind), one_graph=False)
+
+
+# ---------------------------------------------------------------- texts of subclasses of sets
+class OwnSet(set):
+    def __repr__(self):
+        return "*" * len(set.__repr__(self))
+
+
+class OwnFrozen(frozenset):
+    def __repr__(self):
+        return f"<{super().__repr__()}>"
+
+
+@pytest.mark.parametrize("cls", [OwnSet, OwnFrozen, type("PlainSet", (set,), {}), type("Plain", (frozenset,), {})])
+def test_the_text_of_a_set_names_its_class(cls):
+    for elements in ((), (1,)):
+        for text in (repr, str, cls.__base__.__repr__, lambda made: f"{made}", lambda made: [made].__repr__()):
+            check(lambda: cls(elements), text, one_graph=False)
