@@ -24,7 +24,16 @@ from typing import Any
 MODULES = (
     "test_list test_tuple test_dict test_set test_generators test_contextlib test_itertools test_functools "
     "test_collections test_dataclasses test_enum test_exceptions test_with test_patma test_grammar test_scope "
-    "test_super test_property test_descr test_fstring test_operator test_math test_sort test_iter"
+    "test_super test_property test_descr test_fstring test_operator test_math test_sort test_iter "
+    "test_class test_augassign test_types test_binop test_compare test_decorators test_dictcomps test_dictviews "
+    "test_dynamicclassattribute test_except_star test_exception_group test_exception_hierarchy "
+    "test_exception_variations test_generator_stop test_genericalias test_genericclass test_global test_hash "
+    "test_index test_isinstance test_keywordonlyarg test_named_expressions test_numeric_tower test_opcodes "
+    "test_positional_only_arg test_pow test_range test_slice test_reprlib test_string test_subclassinit "
+    "test_threading_local test_typechecks test_unary test_unpack test_weakset test_abc test_abstract_numbers "
+    "test_bool test_int test_float test_complex test_enumerate test_heapq test_bisect test_textwrap "
+    "test_userstring test_copyreg test_graphlib test_context test_contextlib_async test_copy test_coroutines "
+    "test_traceback test_fractions test_statistics"
 ).split()
 SECONDS_PER_TEST = 20  # of CPU time, so that what else runs does not matter; ten times as much on the clock
 SECONDS_PER_MODULE = 1200

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-MODULES = ["test_with", "test_property", "test_generators", "test_scope", "test_super", "test_patma"]
+MODULES = ["test_with", "test_property", "test_generators", "test_scope", "test_super", "test_patma",
+           "test_augassign", "test_class"]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("test.test_with") is None, reason="this Python came without its tests")
