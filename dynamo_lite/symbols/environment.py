@@ -454,10 +454,14 @@ class Environment:
 
     def bounded(self, x: Index) -> Index:
         """The same, or its value in this call where a guard could not compute it."""
-        if isinstance(x, int) or self.frozen or is_short(x, 4):
+        if isinstance(x, int) or self.frozen or self.is_computable(x):
             return x
         self.fix_symbols(x, "an expression too long for guards")
         return self.value(x)
+
+    def is_computable(self, x: Index) -> bool:
+        """Whether a guard can compute it, as one of four parts of a condition, in this call: with ints of 64 bits."""
+        return isinstance(x, int) or is_short(x, 4) and ints.evaluate_size(x, self.hints.__getitem__) <= HIGHEST
 
     def fix_symbols(self, x: Index, why: str) -> None:
         """The values of its symbols in this call, from now on in every call that the trace is for."""

@@ -536,15 +536,26 @@ def evaluate(x: Index, values: Callable[[Any], Any]) -> Any:
         return x
     total: Any = x.const
     for monomial, k in x.terms.items():
-        value: Any = k
-        for a in monomial:
-            if isinstance(a, Division):
-                part = a.of(evaluate(a.expr, values), evaluate(a.divisor, values))
-            else:
-                part = values(a)
-            value = value * part
-        total = total + value
+        total = total + _evaluate_term(monomial, k, values)
     return total
+
+
+def _evaluate_term(monomial: Monomial, k: int, values: Callable[[Any], Any]) -> Any:
+    value: Any = k
+    for a in monomial:
+        if isinstance(a, Division):
+            part = a.of(evaluate(a.expr, values), evaluate(a.divisor, values))
+        else:
+            part = values(a)
+        value = value * part
+    return value
+
+
+def evaluate_size(x: Index, values: Callable[[Any], int]) -> int:
+    """The sum of the absolute values of its terms, of which none, nor any sum of some, is larger."""
+    if isinstance(x, int):
+        return abs(x)
+    return abs(x.const) + sum(abs(_evaluate_term(monomial, k, values)) for monomial, k in x.terms.items())
 
 
 def replace(x: Index, values: Callable[[Atom], Index | None]) -> Index:

@@ -26,7 +26,7 @@ from ...symbols import integers as ints
 from ...symbols.environment import HIGHEST
 from ...symbols.integers import Division, Expr, Index, Sym
 from ...symbols.nodes import IntNode, symbolic_int
-from ...symbols.relations import Condition, compare, is_short
+from ...symbols.relations import Condition, compare
 from ..base import VariableTracker, unsupported
 from ..bound import BoundMethodVariable
 from ..constant import BINARY, ConstantVariable
@@ -156,7 +156,7 @@ class SymbolicIntVariable(ConstantVariable):
             if op in _BY_PYTHON:
                 computed = computed_ahead(tx, BINARY[op], [_as_number(tx, x) for x in operands], int)
             return computed if computed is not None else super().binary(tx, op, other, reflected)
-        if not is_short(result, 4) and self._output.fits_all:
+        if self._output.fits_all and not self._output.symbols.env.is_computable(result):
             unsupported("changing_value", f"{self._output.symbols.describe(self.expr)} matters in a long expression")
         return int_variable(self._output.symbols.env.bounded(result), self._output)
 
