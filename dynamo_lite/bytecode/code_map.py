@@ -1,7 +1,9 @@
 """A map from code objects to data about them, by identity and without keeping the code objects alive.
 
 Code objects compare by value (and slowly), so an ordinary or weak-key dictionary would merge equal functions defined in
-different places. Invariant: an entry lives exactly as long as its code object, so an id is never found for a dead one.
+different places. Invariant: what is found for a code object was set for it, not for one that had its id before. An entry
+goes with its code object, but where the weak reference's callback can't run (the stack is used up, a signal's handler
+raises in it) it stays until its id is asked for again.
 """
 
 from __future__ import annotations
@@ -21,7 +23,12 @@ class CodeMap(Generic[T]):
 
     def get(self, code: CodeType) -> T | None:
         entry = self._entries.get(id(code))
-        return None if entry is None else entry[1]
+        if entry is None:
+            return None
+        if entry[0]() is not code:
+            self._entries.pop(id(code), None)
+            return None
+        return entry[1]
 
     def set(self, code: CodeType, value: T) -> None:
         key, entries = id(code), self._entries
