@@ -1,9 +1,9 @@
 """A map from code objects to data about them, by identity and without keeping the code objects alive.
 
 Code objects compare by value (and slowly), so an ordinary or weak-key dictionary would merge equal functions defined in
-different places. Invariant: what is found for a code object was set for it, not for one that had its id before. An entry
-goes with its code object, but where the weak reference's callback can't run (the stack is used up, a signal's handler
-raises in it) it stays until its id is asked for again.
+different places. Invariant: what is found for a code object was set for it, not for one that had its id before. An
+entry goes with its code object, but where the weak reference's callback can't run (the stack is used up, a signal's
+handler raises in it) it stays until its id is asked for again.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ def test_an_entry_goes_with_its_code():
 
 
 def test_a_callback_that_could_not_run_leaves_nothing_behind():
-    """At the limit of recursion the callback of a weak reference raises, which Python ignores: another code object at the
-    same address was taken for the dead one, and ran its instructions."""
+    """At the limit of recursion the callback of a weak reference raises, which Python ignores: another code object at
+    the same address was taken for the dead one, and ran its instructions."""
     known: CodeMap[str] = CodeMap()
     held = [code_of()]
     known.set(held[0], "dead")
