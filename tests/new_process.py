@@ -29,6 +29,8 @@ _OF_TESTS = ("PYTEST_CURRENT_TEST",)
 _TORCH = ("torch",)
 KERNELS = ("torch", "dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.codegen.triton.launch")
 """The modules of programs that are about kernels in Triton, and do not ask when what is imported."""
+TORCH_COMPILE = ("torch", "torch._dynamo", "functorch.compile")
+"""Those of programs that use torch.compile and are not about its first use, which imports for 10 s otherwise."""
 # So many processes stand ready to be forked; each has a copy of what torch takes in memory.
 _TEMPLATES = 3
 

@@ -58,13 +58,8 @@ def check(compiled, function, times=3):
 """
 
 
-# What the first use of torch.compile imports takes 10 s of processor time, on a busy machine minutes: programs that are
-# not about this first use begin with it.
-USED = ("torch", "torch._dynamo", "functorch.compile")
-
-
 # The limits of time are for programs that hang.
-def run(program, modules=USED):
+def run(program, modules=new_process.TORCH_COMPILE):
     code = textwrap.dedent(HEAD) + textwrap.dedent(program) + "\nprint('done')\n"
     p = new_process.run(code, timeout=260, modules=modules)
     assert p.returncode == 0 and p.stdout.endswith("done\n"), p.stdout[-2000:] + p.stderr[-4000:]

@@ -625,5 +625,5 @@ def fn(x):
 x = torch.ones(3)
 print(torch.equal(dynamo_lite.compile(fn, backend="eager")(x), fn(x)))
 """
-    done = new_process.run(script)
+    done = new_process.run(script, modules=new_process.TORCH_COMPILE)
     assert done.stdout == "True\n", done.stderr[-2000:]

@@ -278,7 +278,7 @@ p.grad = torch.ones(3)
 out = dynamo_lite.explain(lambda: opt.step())()
 print(p.tolist(), out.graph_break_count)
 """
-    run = new_process.run(code, timeout=120)
+    run = new_process.run(code, timeout=120, modules=new_process.TORCH_COMPILE)
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith("[0.5, 0.5, 0.5]")
 

@@ -72,5 +72,5 @@ compiled = dynamo_lite.compile(step, backend="eager", fullgraph=True)
 compiled()
 print("captured", layer.weight.grad)
 """
-    done = new_process.run(script)
+    done = new_process.run(script, modules=new_process.TORCH_COMPILE)
     assert done.stdout == "captured None\n", done.stderr[-2000:]
