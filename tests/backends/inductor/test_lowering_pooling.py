@@ -94,7 +94,7 @@ def test_padded_means(check_many, data, dtype, counted):
     cases = []
     for shape in IMAGES:
         for w in windows(shape):
-            for divisor in (None, 5):
+            for divisor in (None, 5) if dtype is torch.float32 else (None,):
                 cases.append((f"{shape} {w} {divisor}", lambda x, w=w, v=divisor: F.avg_pool2d(
                     x, **w, count_include_pad=counted, divisor_override=v), [image(*shape, dtype=dtype)]))
     x = image(2, 3, 8, 9, dtype=dtype).contiguous(memory_format=torch.channels_last)
