@@ -1,9 +1,11 @@
 /* Generators and coroutines of functions that are disabled together with all that they call.
  *
  * Such a function has returned before its generator runs, so each turn of the generator has to leave the hook aside by itself.
- * Invariant: a generator stands in the table from when it leaves its function until it ends; the table does not keep it alive.
+ * Invariant: a generator stands in the table from when it leaves its function until it ends; the table does not keep it alive,
+ * and no other generator is found in its place.
  */
 #include "eval_frame.h"
+#include "guards/versions.h"
 
 typedef struct {
     PyObject *generator; /* borrowed */
@@ -29,12 +31,27 @@ remove_row(PyObject *Py_UNUSED(module), PyObject *weakref)
 
 static PyMethodDef removal = {"remove_row", remove_row, METH_O, NULL};
 
+/* At the limit of recursion the callback can't run, and the row stays: its generator is gone, and this one has its address. */
+static int
+is_left_over(const Row *row)
+{
+    PyObject *alive = weakref_referent(row->weakref);
+    Py_XDECREF(alive);
+    return alive == NULL;
+}
+
 static int
 has_row(PyObject *generator)
 {
     for (Py_ssize_t i = 0; i < used; i++) {
         if (rows[i].generator == generator) {
-            return 1;
+            if (!is_left_over(&rows[i])) {
+                return 1;
+            }
+            PyObject *weakref = rows[i].weakref;
+            rows[i] = rows[--used];
+            Py_DECREF(weakref);
+            return 0;
         }
     }
     return 0;

@@ -577,3 +577,36 @@ def test_a_generator_ends_as_before_when_its_function_is_disabled():
     assert [next(g).item() for g in many] == [0.5] * 100
     del many
     assert len(ends) == 103
+
+
+def test_a_generator_that_ended_where_the_stack_was_used_up_leaves_nothing_to_others():
+    """At the limit of recursion a weak reference's callback can't run."""
+    @dynamo_lite.disable
+    def disabled():
+        yield 1
+
+    def hooked():
+        yield dynamo_lite._eval_frame.active_hook() is not None
+
+    held = [disabled()]
+    next(held[0])
+    place = id(held[0])
+
+    def deeper():
+        try:
+            deeper()
+        except RecursionError:
+            held.clear()
+
+    deeper()
+    others = [hooked() for _ in range(1000)]
+
+    def turns(x, generator):
+        dynamo_lite.graph_break()
+        return next(generator), x + 1
+
+    compiled = dynamo_lite.compile(turns, backend="eager")
+    want = compiled(torch.ones(2), hooked())[0]
+    for generator in others:
+        if id(generator) == place:
+            assert compiled(torch.ones(2), generator)[0] == want
