@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 
 class OrderedDictVariable(DictVariable):
-    """Args:
+    """An OrderedDict from outside: its entries, and the dict of its attributes.
+
+    Args:
         real: the OrderedDict.
-        entries: the tracker of its entries, which this one takes the place of.
+        entries: its entries as those of any dict from outside; nothing else refers to this tracker.
     """
 
     def __init__(self, real: Any, entries: DictVariable) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...symbols.environment import HIGHEST
 from ..base import VariableTracker
 from ..constant import ConstantVariable
 from .scalars import FUNCTIONS
@@ -58,7 +59,7 @@ def product_or_sum(tx: Tracer, function: Any, numbers: Sequence[VariableTracker]
     result: VariableTracker = ConstantVariable(start)
     for n in numbers:
         result = tx.operators.binary(op, result, n)
-    return result
+    return _of_64_bits(tx, result)
 
 
 def computed(tx: Tracer, function: Any, operands: Sequence[Operand]) -> tuple[VariableTracker, type] | bool | None:
@@ -84,9 +85,19 @@ def computed(tx: Tracer, function: Any, operands: Sequence[Operand]) -> tuple[Va
     if ints and function is operator.neg:
         return numbers[0].unary(tx, "-"), cls
     if ints and function in _POLYNOMIALS and (_POLYNOMIALS[function] not in ("//", "%") or _now(numbers[1]) > 0):
-        return tx.operators.binary(_POLYNOMIALS[function], numbers[0], numbers[1]), cls
+        made = _of_64_bits(tx, tx.operators.binary(_POLYNOMIALS[function], numbers[0], numbers[1]))
+        return None if made is None else (made, cls)
     number = computed_ahead(tx, _by_numpy(function, classes), numbers, int if cls is np.int64 else float)
     return None if number is None else (number, cls)
+
+
+def _of_64_bits(tx: Tracer, number: VariableTracker) -> VariableTracker | None:
+    """An int of Python's that NumPy's has the value of, in every call that the trace is for; None where NumPy's would
+    have wrapped around."""
+    for op, limit in (("<=", HIGHEST - 1), (">=", 1 - HIGHEST)):
+        if not tx.truth(tx.operators.compare(op, number, ConstantVariable(limit))):
+            return None
+    return number
 
 
 def _now(number: VariableTracker) -> Any:

@@ -402,7 +402,7 @@ def record(
     if not impure and not _has_tensor(result):
         if result is None or _is_metadata(result):
             if not args and not kwargs:
-                tx.guard_result(target, (), result)  # it depends on torch's state
+                tx.guard_result(target, (), result)  # without operands it can only tell torch's state
             return tx.values.from_result(result, f"result of {target_name(target)}")
         unsupported("unsupported_torch_call", f"{target_name(target)} returns a {type(result).__name__}")
     if output.rebound:

@@ -170,3 +170,16 @@ def test_a_divisor_that_becomes_zero():
     with np.errstate(all="ignore"):
         for n in (3, 4, 5, 0, -2, 6):
             assert same(compiled(torch.ones(2), n), modulo(torch.ones(2), n)), n
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, n, m: (x + 1, np.int64(n) * np.int64(m)),
+    lambda x, n, m: (x + 1, np.int64(n) * m + 1),
+    lambda x, n, m: (x + 1, np.prod((n, m, 8)), np.sum((n, m))),
+], ids=["product", "with Python's", "of a sequence"])
+def test_numpys_ints_wrap_around(fn):
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    with np.errstate(all="ignore"):
+        for n, m in ((3, 4), (5, 6), (1 << 40, 1 << 10), (1 << 40, 1 << 40), (-(1 << 40), 1 << 39), (7, 8),
+                     (1 << 61, 3)):
+            assert same(compiled(torch.ones(2), n, m), fn(torch.ones(2), n, m)), (n, m)
