@@ -47,6 +47,7 @@ class Options:
 
     Attributes:
         in_handler: whether calls of odd numbers are made while an exception is handled.
+        exact: whether numbers are to be the same to the last bit with any backend.
     """
 
     backend: str = "eager"
@@ -55,10 +56,11 @@ class Options:
     dynamic: bool | None = None
     calls: tuple[int, ...] = CALLS
     in_handler: bool = False
+    exact: bool = False
 
     @property
     def tolerance(self) -> float:
-        return 0.0 if self.backend == "eager" else 2e-4
+        return 0.0 if self.exact or self.backend == "eager" else 2e-4
 
 
 @dataclasses.dataclass

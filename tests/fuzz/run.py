@@ -22,12 +22,12 @@ from .watch import Watch
 HANG = 300.0    # seconds of the processor's time for one program, its compiles included, or without any of it
 OWN = "import dynamo_lite\n"    # a program's own part begins behind the imports that all have in common
 MANY = 20       # seeds; of so many, plain Python runs nine in ten
-KINDS = ("programs", "environments", "shapes", "numbers")
+KINDS = ("programs", "environments", "shapes", "numbers", "values")
 
 
 def plan(kind: str, seed: int) -> tuple[str, Any]:
     """The program of a seed and how it is compiled; a seed decides both."""
-    from . import environments, harness, numbers, programs, shapes
+    from . import environments, harness, numbers, programs, shapes, values
 
     # One in four through the compiling backend, where a program takes ten times as long.
     backend = "inductor_lite" if seed % 4 == 3 else "eager"
@@ -44,6 +44,10 @@ def plan(kind: str, seed: int) -> tuple[str, Any]:
         options = harness.Options(("inductor_lite", "aot_eager", "inductor_lite", "eager")[seed % 4], False, settings,
                                   True if seed % 3 == 0 else None, tuple(range(numbers.STEPS)))
         return numbers.program(seed), options
+    if kind == "values":
+        dynamic = True if seed % 3 == 0 else None
+        return values.program(seed), harness.Options(
+            "inductor_lite", dynamic=dynamic, calls=tuple(range(values.STEPS)), exact=True)
     if kind == "environments":
         return environments.program(seed), options
     return programs.program(seed, breaks=seed % 2 == 1, grad=grad), options

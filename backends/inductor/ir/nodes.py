@@ -218,7 +218,7 @@ class Builder:
                 return self.const(value, dtype)
         if x.op == "cast" and x.args[0].dtype is dtype and widens(dtype, x.dtype):
             return x.args[0]
-        if dtype in HALF and x.op in _SELECTIONS:
+        if dtype in HALF and x.op in _SELECTIONS and x.dtype is not torch.bool:
             narrow = [a if a.dtype is torch.bool else self._narrowed(a, dtype) for a in x.args]
             if None not in narrow:
                 return self.op(x.op, *narrow)  # type: ignore[arg-type]
@@ -226,7 +226,7 @@ class Builder:
 
     def _narrowed(self, x: Node, dtype: torch.dtype) -> Node | None:
         """``x`` in a 16-bit dtype, if it is a value of that dtype that was widened."""
-        if x.op == "cast" and x.args[0].dtype is dtype:
+        if x.op == "cast" and x.args[0].dtype is dtype and widens(dtype, x.dtype):
             return x.args[0]
         if x.op == "const":
             narrow = self.const(x.attr, dtype)

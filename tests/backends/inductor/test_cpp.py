@@ -2,6 +2,8 @@
 
 import ctypes
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -34,6 +36,17 @@ DTYPES = (
     torch.bool,
 )
 SIMD = ("avx512", "avx2", "scalar")
+
+
+def test_each_function_of_the_headers_has_a_name_of_its_own():
+    """An overload for one type would be preferred to another header's template, unseen."""
+    found = {}
+    defined = re.compile(r"^(?:template <.*?> )?(?:INLINE|static|NOINLINE)\b[^(;={]*?(\w+)\(", re.MULTILINE)
+    for path in sorted(Path(cpp_kernel.__file__).parent.glob("*.h")):
+        for name in defined.findall(path.read_text()):
+            found.setdefault(name, set()).add(path.name)
+    assert len(found) > 50
+    assert not {name: files for name, files in found.items() if len(files) > 1}
 
 
 def mixed(x, w):

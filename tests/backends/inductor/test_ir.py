@@ -134,6 +134,17 @@ def test_casts_fold_only_where_nothing_is_lost():
     )
 
 
+def test_choices_are_made_in_16_bits_only_of_numbers_that_were_widened():
+    b = Builder()
+    x, mask = b.load("x", 0, torch.float16), b.load("m", 0, torch.bool)
+    wide = b.op("where", mask, b.cast(x, torch.float32), b.const(7.0, torch.float32))
+    assert b.cast(wide, torch.float16).op == "where"
+    whole = b.op("where", mask, b.cast(x, torch.int8), b.const(7, torch.int8))
+    assert b.cast(whole, torch.float16).op == "cast"  # 1.5 has become 1
+    truth = b.op("where", mask, b.load("n", 0, torch.bool), b.const(True, torch.bool))
+    assert b.cast(truth, torch.float16).dtype is torch.float16
+
+
 def nest(value, dims, index, **rest):
     return LoopNest(Buffer("out", tuple(v.size for v in dims), (), value.dtype), dims, value, index, **rest)
 

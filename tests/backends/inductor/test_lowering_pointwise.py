@@ -295,3 +295,18 @@ def test_0_dim_tensors_and_empty_ones(check_many, data):
             ("broadcast", lambda x, y: x * y + 1, [data.random(1, 5, 1), data.random(4, 1, 3)]),
         ]
     )
+
+
+def test_the_lesser_of_whole_numbers(check_many):
+    """One by one, too, behind a reduction; whatever a kernel's header has for itself."""
+    x = torch.ones(103, dtype=torch.bool)
+    check_many([
+        (str(limits), lambda x, limits=limits: x.sum().clamp(*limits), (x,))
+        for limits in [(2, 0), (None, 100), (0, 102), (7, 101), (104, None), (-3, 0)]
+    ])
+    check_many([("minimum", lambda x, y: torch.minimum(x.sum(), y), (x, torch.tensor(n))) for n in (100, 103, 99, 0)])
+
+
+def test_negated_numbers_below_0(check_many):
+    check_many([("pad", lambda x: F.pad(x, (1, 2), value=-1.5).neg(), (torch.randn(1, 64),)),
+                ("full", lambda x: -torch.where(x > 0, -2.5, -3), (torch.randn(45),))])

@@ -57,6 +57,31 @@ def test_values(table, count, dtype, kernels):
         assert_same([g], [f(*args)], name)
 
 
+BORDERS = [math.nan, 1.0, math.inf, -math.inf, -0.0, 1.5, -2.5, 200.7, -200.7, 70000.0, 3e9, -3e9, 1e19, -1e30]
+CAST = {
+    "cast": lambda x, d: x.to(d), "divided": lambda x, d: x.neg().to(d) / 1,
+    "where": lambda x, d: torch.where(x < 2, x.to(d), 7), "of equals": lambda x, d: (x.bool() / x.bool()).to(d),
+    "summed": lambda x, d: (x.bool() / x.bool()).to(d).cumsum(0, dtype=d),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("count", [1, 3, 45])
+def test_integers_of_floats_and_floats_of_those(count, dtype, kernels):
+    """To a compiler, an integer that becomes a float again may be that float's trunc, and one made of a NaN be 0."""
+    if kernels == "triton":
+        pytest.skip("what is beyond an integer's range is for each device to choose")
+    whole = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+    def every(x):
+        return [y.to(back) for f in CAST.values() for d in whole for y in [f(x, d)]
+                for back in (torch.float32, torch.float64, torch.float16)]
+
+    x = torch.tensor(BORDERS, dtype=torch.float64).repeat(4)[:count].to(dtype)
+    for step, (g, w) in enumerate(zip(dynamo_lite.compile(every)(x), every(x))):
+        assert_same([g], [w], f"{list(CAST)[step // 15]}, {whole[step // 3 % 5]}, {w.dtype}")
+
+
 def gradients(f, args):
     args = [a.clone().requires_grad_() for a in args]
     f(*args).backward(torch.full(args[0].shape, 2.0, dtype=args[0].dtype))

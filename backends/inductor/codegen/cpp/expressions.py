@@ -105,7 +105,7 @@ def operation_text(node: Node, args: list[str], vector: bool) -> str:
         text = f"{args[0]} {_INFIX[op]} {args[1]}"
         return f"({VALUE[dtype]})({text})" if not vector and dtype in _PROMOTES else text
     if op in ("neg", "not"):
-        text = f"{'-' if op == 'neg' else '~'}{args[0]}"
+        text = f"~{args[0]}" if op == "not" else f"-{args[0]}" if args[0][:1] != "-" else f"-({args[0]})"
         return f"({VALUE[dtype]})({text})" if not vector and dtype in _PROMOTES else text
     return f"{_CALL.get(op, op + '_')}({', '.join(args)})"
 

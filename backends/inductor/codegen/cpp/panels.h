@@ -236,7 +236,7 @@ static Planes planes_of(const Windows& w) {
     return {across, w.stride_h, height, width, height * width, height * width * across * w.stride_h, lines};
 }
 // Whether a kernel's taps see that class of rows or columns.
-static bool seen(i64 which, i64 taps, i64 stride, i64 dilation) {
+static bool visited(i64 which, i64 taps, i64 stride, i64 dilation) {
     for (i64 k = 0; k < least(taps, stride); ++k)
         if (k * dilation % stride == which) return true;
     return false;
@@ -245,7 +245,7 @@ static bool seen(i64 which, i64 taps, i64 stride, i64 dilation) {
 static void im2col(const Windows& w, const Planes& planes, const float* image, i64 y0, i64 lines, i64 x0, float* to) {
     for (i64 down = 0; down < planes.down; ++down)
         for (i64 across = 0; across < planes.across; ++across, to += planes.each) {
-            if (!seen(down, w.kernel_h, w.stride_h, w.dilation_h) || !w.copies && !seen(across, w.kernel_w, w.stride_w, w.dilation_w)) continue;
+            if (!visited(down, w.kernel_h, w.stride_h, w.dilation_h) || !w.copies && !visited(across, w.kernel_w, w.stride_w, w.dilation_w)) continue;
             // Where column 0 is in the image.
             const i64 left = x0 * w.stride_w + across * (w.copies ? w.dilation_w : 1) - w.pad_w;
             const SplitLines split(-left, w.width - left, w.stride_w, planes.width);

@@ -58,7 +58,7 @@ __attribute__((visibility("protected"), used)) Pause* dynamo_lite_pause = &own_p
 #endif
 INLINE i64 seen(const i64& x) { return __atomic_load_n(&x, __ATOMIC_RELAXED); }
 INLINE void see(i64& x, i64 value) { __atomic_store_n(&x, value, __ATOMIC_RELAXED); }
-INLINE i64 lesser(i64 before, i64 took) { return before && before + before / 16 < took ? before + before / 16 : took; }
+INLINE i64 least_seen(i64 before, i64 took) { return before && before + before / 16 < took ? before + before / 16 : took; }
 static bool is_alone(const Seen& s, const Pause& p, i64 work, i64 now) {
     return now < seen(p.until) || now < seen(s.until) && seen(s.work) == work;
 }
@@ -67,7 +67,7 @@ static void set_work(Seen& s, i64 work) {
 }
 static void was_alone(Seen& s, i64 work, i64 took) {
     set_work(s, work);
-    see(s.alone, lesser(seen(s.alone), took));
+    see(s.alone, least_seen(seen(s.alone), took));
 }
 static i64 once_more(i64 tries) { return tries < 4 ? tries + 1 : 4; }
 static void was_shared(Seen& s, Pause& p, i64 work, int threads, i64 begin, i64 end) {
@@ -75,7 +75,7 @@ static void was_shared(Seen& s, Pause& p, i64 work, int threads, i64 begin, i64 
     const i64 took = end - begin, shared = seen(s.shared), tries = seen(s.tries);
     // Until one thread was tried: what it would take at most, and as much again for what else may be slow once.
     const i64 alone = seen(s.alone) ? seen(s.alone) : 2 * threads * shared;
-    see(s.shared, lesser(shared, took));
+    see(s.shared, least_seen(shared, took));
     if (!alone) return;
     if (took <= alone) {
         see(s.tries, 0);

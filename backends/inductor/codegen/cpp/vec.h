@@ -96,26 +96,65 @@ template <class V, class M> INLINE mask_of<V> mask_for(M m) {
 template <class T> INLINE T sel(bool m, T a, T b) { return m ? a : b; }
 template <class M, class V, int = LANES(V)> INLINE V sel(M m, V a, V b) { return mask_for<V>(m) ? a : b; }
 
-template <class T, class S> struct cast_one { static INLINE T of(S x) { return (T)x; } };
-// As c10::convert does: a negative float becomes an unsigned integer through a signed one.
-template <> struct cast_one<u8, float> { static INLINE u8 of(float x) { return (u8)(i64)x; } };
-template <> struct cast_one<u8, double> { static INLINE u8 of(double x) { return (u8)(i64)x; } };
-template <> struct cast_one<i8, float> { static INLINE i8 of(float x) { return (i8)(i32)x; } };
-template <> struct cast_one<i8, double> { static INLINE i8 of(double x) { return (i8)(i32)x; } };
-template <> struct cast_one<i16, float> { static INLINE i16 of(float x) { return (i16)(i32)x; } };
-template <> struct cast_one<i16, double> { static INLINE i16 of(double x) { return (i16)(i32)x; } };
+// A value that GCC may not look behind. An integer of a float is what the processor makes of it, as in eager: to GCC, which
+// need not mind traps, one that becomes the same float type again is that float's trunc; of a NaN that it knows, it is 0.
+#if defined(__aarch64__)
+#define VECTOR_REGISTER "+w"
+#else
+#define VECTOR_REGISTER "+x"
+#endif
+constexpr int REGISTER_BYTES =
+#if defined(__AVX512F__)
+    64;
+#elif defined(__AVX__)
+    32;
+#else
+    16;
+#endif
 template <class V, int = LANES(V)> constexpr bool has_lanes(int) { return true; }
 template <class V> constexpr bool has_lanes(long) { return false; }
+template <class V> INLINE V as_it_is(V x) {
+    if constexpr (!has_lanes<V>(0)) {
+        if constexpr (is_float<V>) asm("" : VECTOR_REGISTER(x));
+        else asm("" : "+r"(x));
+    } else if constexpr (sizeof(V) < 16) {
+#pragma GCC unroll 4
+        for (int k = 0; k < LANES(V); ++k) x[k] = as_it_is((elem<V>)x[k]);
+    } else {
+        typedef vec<elem<V>, (sizeof(V) < REGISTER_BYTES ? sizeof(V) : REGISTER_BYTES) / sizeof(elem<V>)> part;
+        constexpr int count = sizeof(V) / sizeof(part);
+        part parts[count];
+        __builtin_memcpy(parts, &x, sizeof x);
+#pragma GCC unroll 16
+        for (int k = 0; k < count; ++k) asm("" : VECTOR_REGISTER(parts[k]));
+        __builtin_memcpy(&x, parts, sizeof x);
+    }
+    return x;
+}
+
+// Through which integer a float becomes a narrow one.
+template <class T> struct wide_int { typedef i32 type; };
+template <> struct wide_int<u8> { typedef i64 type; };
+template <> struct wide_int<u16> { typedef i64 type; };
+template <class T, class S> struct cast_one {
+    static INLINE T of(S x) {
+        if constexpr (!is_float<S> || is_float<T>) return (T)x;
+        // As c10::convert does: a negative float becomes an unsigned integer through a signed one.
+        else if constexpr (sizeof(T) < 4) return (T)(typename wide_int<T>::type)as_it_is(x);
+        else return as_it_is((T)as_it_is(x));
+    }
+};
 template <class T, class V> INLINE auto to(V x) {
     if constexpr (!has_lanes<V>(0)) {
         return cast_one<T, V>::of(x);
     } else {
         typedef elem<V> S;
         if constexpr (is_float<S> && sizeof(T) < 4) {
-            if constexpr ((T)-1 > 0) return convert<T>(convert<i64>(x));
-            else return convert<T>(convert<i32>(x));
+            return convert<T>(convert<typename wide_int<T>::type>(as_it_is(x)));
         } else if constexpr (is_float<T> && sizeof(S) < 4) {
             return convert<T>(convert<i32>(x));
+        } else if constexpr (is_float<S> && !is_float<T>) {
+            return as_it_is(convert<T>(as_it_is(x)));
         } else {
             return convert<T>(x);
         }
