@@ -2,8 +2,8 @@
 moves of what they give, over zeros of both signs, NaN, infinities, and numbers at and beyond the borders of dtypes.
 
 Invariant: every operator has one right result, which eager gives in vectors as in single elements, so that results are
-compared to the last bit. What eager itself leaves open (MKL's square roots, remainders of
-denormal divisors, which of two zeros is the larger) is not among them. """
+compared to the last bit. What eager itself leaves open (MKL's square roots, remainders of denormal divisors, which of
+two zeros is the larger) is not among them. """
 from __future__ import annotations
 
 import random
@@ -57,7 +57,8 @@ NUMBERS = ["0", "1", "-1", "2", "3", "7", "255", "-3", "0.5", "-1.5", "2.0", "10
 INFIX = ["+", "-", "*", "/", "//", "%", "&", "|", "^", "<", "<=", "==", "!=", ">", ">=", "<<", ">>"]
 ONE = ["-{t}", "~{t}"] + ["{t}." + name + "()" for name in (
     "abs", "neg", "sign", "floor", "ceil", "round", "trunc", "relu", "isnan", "signbit", "logical_not",
-    "square", "isfinite", "frac", "reciprocal", "isinf", "clone", "sgn", "bool", "int", "half", "float", "nan_to_num", "positive")]
+    "square", "isfinite", "frac", "reciprocal", "isinf", "clone", "sgn", "bool", "int", "half", "float",
+    "nan_to_num", "positive")]
 TWO = ["torch." + name for name in (
     "maximum({t}, {o})", "minimum({t}, {o})", "fmax({t}, {o})", "fmin({t}, {o})", "copysign({t}, {o})",
     "logical_and({t}, {o})", "logical_xor({t}, {o})", "eq({t}, {o})", "fmod({t}, {o})", "remainder({t}, {o})",
