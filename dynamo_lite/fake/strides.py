@@ -146,9 +146,11 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
     empty = 0 in result.shape and all(x.numel() < _MAX_STAND_IN for x in args if isinstance(x, torch.Tensor))
     device = "cpu" if empty else "meta"
     operands = []
-    for given, argument in zip(args, func._schema.arguments):
+    converted = _converted(func, args, result)
+    for at, (given, argument) in enumerate(zip(args, func._schema.arguments)):
         if isinstance(given, torch.Tensor):
-            operands.append(torch.empty_strided(given.shape, given.stride(), device=device))
+            stand_in = torch.empty_strided(given.shape, given.stride(), device=device)
+            operands.append(torch.empty_like(stand_in) if at in converted else stand_in)
         elif argument.name in ("self", "other"):
             operands.append(torch.empty((), device=device))  # a number that becomes a tensor
     if not empty and operands and (same := _of_same_layout(operands)) is not None:
@@ -157,19 +159,42 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
     return proxy(*operands).stride() if proxy is not None else None
 
 
+def _converted(func: Any, args: tuple[Any, ...], result: torch.Tensor) -> set[int]:
+    """The places of the operands that eager copies first, as they are of another dtype than it computes in: a copy of
+    what has gaps has none (``TensorIteratorBase::compute_types``; on a CPU alone)."""
+    tensors = [(at, x) for at, x in enumerate(args) if isinstance(x, torch.Tensor)]
+    if func is aten.where.self:
+        del tensors[0]
+    if func in _CONVERSIONS or result.device.type != "cpu" or all(is_dense(x) for _, x in tensors):
+        return set()
+    stand_ins = [torch.empty([1] * x.dim(), dtype=x.dtype, device="meta") for _, x in tensors]
+    while len(stand_ins) > 1:
+        a, b = stand_ins.pop(), stand_ins.pop()
+        common = torch.result_type(a, b)
+        stand_ins.append(torch.empty([1] * max(a.dim(), b.dim()), dtype=common, device="meta"))
+    common = stand_ins[0].dtype
+    if result.is_floating_point() and not (common.is_floating_point or common.is_complex):
+        common = result.dtype
+    return {at for at, x in tensors if x.dtype is not common and not is_dense(x)}
+
+
 def _of_small(func: Any, args: tuple[Any, ...], result: torch.Tensor) -> Strides:
     """The same for a result with dimensions of one element, whose strides are others on a CPU than on "meta": asked of
     operands with the same strides and fewer elements, in sizes that are as equal and in the same order."""
     known = [x for x in args if isinstance(x, torch.Tensor)]
     sizes = {n: 2 + i for i, n in enumerate(sorted({n for x in known for n in x.shape if n > 1}))} | {1: 1}
-    operands = []
-    for given, argument in zip(args, func._schema.arguments):
+    operands, same = [], []
+    converted = _converted(func, args, result)
+    for at, (given, argument) in enumerate(zip(args, func._schema.arguments)):
         if isinstance(given, torch.Tensor):
+            stride = given.stride()
+            if at in converted:
+                stride = torch.empty_like(torch.empty_strided(given.shape, stride, device="meta")).stride()
+            same.append(torch.empty_strided(given.shape, stride, device="meta"))
             size = [sizes[n] for n in given.shape]
-            operands.append(torch.empty_strided(size, given.stride(), dtype=torch.uint8, device="cpu"))
+            operands.append(torch.empty_strided(size, stride, dtype=torch.uint8, device="cpu"))
         elif argument.name in ("self", "other"):
             operands.append(torch.empty((), dtype=torch.uint8, device="cpu"))
-    same = [torch.empty_strided(x.shape, x.stride(), device="meta") for x in known]
     if len(same) == len(operands) and (strides := _of_same_layout(same)) is not None:
         return strides
     proxy = _PROXIES.get(len(operands))
@@ -242,6 +267,7 @@ _IN_MEMORY_FORMAT = frozenset({
 
 _PROXIES: dict[int, Callable[..., torch.Tensor]] = {
     1: aten.neg.default, 2: aten.add.Tensor, 3: aten.addcmul.default}
+_CONVERSIONS = frozenset({aten._to_copy.default, torch.ops.prims.convert_element_type.default})
 _OTHERWISE = frozenset({
     aten.clone.default, aten.native_dropout_backward.default, aten.mvlgamma.default, aten._conj_physical.default,
     aten.frexp.Tensor})
