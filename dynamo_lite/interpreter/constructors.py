@@ -24,7 +24,7 @@ from ..variables.contents import VALUE_TYPES
 from ..variables.functions.functions import FunctionVariable, MethodVariable
 from ..variables.functions.partials import new_partial
 from ..variables.numbers.numpy_numbers import as_of_python
-from ..variables.numbers.ranges import RangeVariable, SliceVariable
+from ..variables.numbers.ranges import SliceVariable
 from ..variables.numbers.scalars import ScalarVariable, call_on_scalars
 from ..variables.numbers.symbolic_ints import call_on_ints
 from ..variables.objects.classes import (
@@ -49,11 +49,6 @@ Constructor = Callable[..., VariableTracker]
 @handles(torch.autograd.profiler.record_function)
 def _record_function(tx: Tracer, name: VariableTracker, args: VariableTracker | None = None) -> VariableTracker:
     return tx.construction.construct(ClassVariable(Region), [], {})
-
-
-@handles(range)
-def _range(tx: Tracer, *args: VariableTracker) -> VariableTracker:
-    return RangeVariable(tx.run_python(range, *(tx.operators.as_index(a) for a in args)))
 
 
 @handles(slice)

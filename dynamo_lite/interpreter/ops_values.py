@@ -19,6 +19,7 @@ from ..variables.containers.sequences import ListVariable, TupleVariable
 from ..variables.containers.sets import SetVariable
 from ..variables.functions.functions import NestedFunctionVariable
 from ..variables.numbers.ranges import SliceVariable
+from ..variables.numbers.size_texts import joined
 from ..variables.objects.classes import NO_ATTRIBUTE, ClassVariable
 from ..variables.objects.objects import ObjectVariable
 from ..variables.texts import TensorTextVariable
@@ -114,7 +115,7 @@ def _build_slice(tx: Translator, i: Any) -> None:
 def _build_string(tx: Translator, i: Any) -> None:
     parts = tx.pop_many(i.arg)
     unread = next((part for part in parts if isinstance(part, TensorTextVariable)), None)
-    tx.push(unread or ConstantVariable("".join(part.constant() for part in parts)))
+    tx.push(unread or joined(parts))
 
 
 def convert_list_to_tuple(tx: Translator, i: Any) -> None:

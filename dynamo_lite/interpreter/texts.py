@@ -5,8 +5,9 @@ Invariant: a text is what CPython would give, or the graph breaks.
 from __future__ import annotations
 
 import functools
+import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..variables.base import ObservedException, VariableTracker, realized, type_name, unsupported
@@ -15,6 +16,7 @@ from ..variables.containers.mappings import DictVariable
 from ..variables.containers.sequences import ListVariable, SequenceVariable, TupleVariable
 from ..variables.containers.sets import SetVariable
 from ..variables.functions.functions import CallableVariable
+from ..variables.numbers import size_texts
 from ..variables.numbers.scalars import ScalarVariable
 from ..variables.objects.objects import ObjectVariable
 from ..variables.special_results import checked_result
@@ -48,6 +50,9 @@ class Texts(Part):
     def to_text(self, value: VariableTracker, conversion: str) -> VariableTracker:
         """str(value), repr(value) or ascii(value) for conversions s, r, a."""
         value = self.tx.operators.with_number(realized(self.tx, value))
+        text = size_texts.text_of(self.tx, value, conversion)
+        if text is not None:
+            return text
         named = isinstance(value, SetVariable) and value.holder is not None  # by its class, in its text
         if value.is_constant() and not isinstance(value, CallableVariable) and not named:
             value.fix(self.tx)
@@ -59,6 +64,9 @@ class Texts(Part):
         value = self.tx.operators.with_number(realized(self.tx, value))
         if conversion:
             value = self.to_text(value, conversion)
+        text = size_texts.formatted(self.tx, value, spec)
+        if text is not None:
+            return text
         if value.is_constant():
             value.fix(self.tx)
             return ConstantVariable(self.tx.run_python(format, value.constant(), spec))
@@ -68,9 +76,21 @@ class Texts(Part):
         self, template: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         """template.format(*args, **kwargs)."""
+        text = size_texts.filled_in(self.tx, template, args, kwargs)
+        if text is not None:
+            return text
         plain = [a.constant() if a.is_constant() else self.tx.values.as_plain(a) for a in args]
         named = {k: self.tx.values.as_plain(v) for k, v in kwargs.items()}
         return ConstantVariable(self.tx.run_python(template.format, *plain, **named))
+
+    def fill(self, template: str | bytes, values: VariableTracker) -> VariableTracker:
+        """template % values."""
+        text = size_texts.filled(self.tx, template, values) if isinstance(template, str) else None
+        return text or ConstantVariable(self.tx.run_python(operator.mod, template, self.tx.values.as_plain(values)))
+
+    def join(self, separator: str | bytes, items: Sequence[VariableTracker]) -> VariableTracker | None:
+        """separator.join(items) where some of the texts are not read; None for others."""
+        return size_texts.joined_by(separator, items) if isinstance(separator, str) else None
 
 
 @functools.singledispatch
@@ -117,7 +137,7 @@ def _container_text(value: VariableTracker, tx: Tracer, conversion: str) -> Vari
             return ConstantVariable(_CYCLES[value.python_type()])
         tx.output.texts_in_progress.append(value)
         try:
-            return ConstantVariable(_TEXTS[type(value)](tx, value, "a" if conversion == "a" else "r"))
+            return size_texts.joined(_TEXTS[type(value)](tx, value, "a" if conversion == "a" else "r"))
         finally:
             tx.output.texts_in_progress.pop()
     if value.contains_tensor() or value.holder is not None:
@@ -131,7 +151,7 @@ def _formatted(value: VariableTracker, tx: Tracer, spec: str) -> VariableTracker
     cls = value.python_type()
     if spec and tx.classes.lookup(cls, "__format__") is object.__format__:
         tx.raise_error(TypeError, f"unsupported format string passed to {type_name(cls)}.__format__")
-    return ConstantVariable(tx.run_python(format, tx.texts.to_text(value, "s").constant(), spec))
+    return tx.texts.format_value(tx.texts.to_text(value, "s"), "", spec)
 
 
 @_formatted.register(TensorVariable)
@@ -168,30 +188,37 @@ def _written_as(tx: Tracer, value: ObjectVariable) -> VariableTracker | None:
 _CYCLES: dict[type, str] = {list: "[...]", tuple: "(...)", dict: "{...}", set: "set(...)", frozenset: "frozenset(...)"}
 
 
-def _list_text(tx: Tracer, value: Any, conversion: str) -> str:
-    return "[" + ", ".join(tx.texts.to_text(item, conversion).constant() for item in value.iterate(tx)) + "]"
+_Parts = list[str | VariableTracker]  # of a text
 
 
-def _tuple_text(tx: Tracer, value: Any, conversion: str) -> str:
-    texts = [tx.texts.to_text(item, conversion).constant() for item in value.iterate(tx)]
-    return f"({texts[0]},)" if len(texts) == 1 else "(" + ", ".join(texts) + ")"
+def _listed(texts: Iterable[VariableTracker]) -> _Parts:
+    return [part for text in texts for part in (", ", text)][1:]
 
 
-def _dict_text(tx: Tracer, value: Any, conversion: str) -> str:
+def _list_text(tx: Tracer, value: Any, conversion: str) -> _Parts:
+    return ["[", *_listed(tx.texts.to_text(item, conversion) for item in value.iterate(tx)), "]"]
+
+
+def _tuple_text(tx: Tracer, value: Any, conversion: str) -> _Parts:
+    texts = [tx.texts.to_text(item, conversion) for item in value.iterate(tx)]
+    return ["(", *_listed(texts), ",)" if len(texts) == 1 else ")"]
+
+
+def _dict_text(tx: Tracer, value: Any, conversion: str) -> _Parts:
     pairs = zip(value.keys(), value.values(tx))
-    texts = [(tx.texts.to_text(k, conversion).constant(), tx.texts.to_text(v, conversion).constant()) for k, v in pairs]
-    return "{" + ", ".join(f"{key}: {item}" for key, item in texts) + "}"
+    texts = ((tx.texts.to_text(k, conversion), tx.texts.to_text(v, conversion)) for k, v in pairs)
+    return ["{", *[part for key, item in texts for part in (", ", key, ": ", item)][1:], "}"]
 
 
-def _set_text(tx: Tracer, value: Any, conversion: str) -> str:
-    texts = [tx.texts.to_text(member, conversion).constant() for member in value.ordered(tx)]
+def _set_text(tx: Tracer, value: Any, conversion: str) -> _Parts:
+    texts = [tx.texts.to_text(member, conversion) for member in value.ordered(tx)]
     cls = (value.holder or value).python_type()  # whose name its text has, but for exactly a set (set_repr)
     if not texts:
-        return f"{type_name(cls)}()"
-    shown = "{" + ", ".join(texts) + "}"
-    return shown if cls is set else f"{type_name(cls)}({shown})"
+        return [f"{type_name(cls)}()"]
+    shown: _Parts = ["{", *_listed(texts), "}"]
+    return shown if cls is set else [f"{type_name(cls)}(", *shown, ")"]
 
 
-_TEXTS: dict[type, Callable[[Any, Any, str], str]] = {
+_TEXTS: dict[type, Callable[[Any, Any, str], _Parts]] = {
     ListVariable: _list_text, TupleVariable: _tuple_text, DictVariable: _dict_text, SetVariable: _set_text,
 }

@@ -108,7 +108,11 @@ class ConstantVariable(VariableTracker):
         _check_enters_nothing(self.value, name)
         method = tx.run_python(getattr, self.value, name)
         if name == "join" and len(args) == 1 and not kwargs:
-            args = [tx.values.new_list(tx.iteration.fast_sequence(args[0], "can only join an iterable"))]
+            texts = tx.iteration.fast_sequence(args[0], "can only join an iterable")
+            joined = tx.texts.join(self.value, texts) if isinstance(self.value, (str, bytes)) else None
+            if joined is not None:
+                return joined
+            args = [tx.values.new_list(texts)]
         if name == "format_map":
             _check_changes_nothing(args[0])
         if name == "format" and isinstance(self.value, str):
@@ -144,7 +148,7 @@ class ConstantVariable(VariableTracker):
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if op == "%" and isinstance(self.value, (str, bytes)) and not reflected:
             _check_changes_nothing(other)
-            return ConstantVariable(tx.run_python(operator.mod, self.value, tx.values.as_plain(other)))
+            return tx.texts.fill(self.value, other)
         if not isinstance(other, ConstantVariable):
             return None
         if other.is_symbolic and not self.is_symbolic:

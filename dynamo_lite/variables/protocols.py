@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import traceback
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 if TYPE_CHECKING:
@@ -292,6 +292,12 @@ class Texts(Protocol):
         self, template: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         """template.format(*args, **kwargs)."""
+
+    def fill(self, template: str | bytes, values: VariableTracker) -> VariableTracker:
+        """template % values."""
+
+    def join(self, separator: str | bytes, items: Sequence[VariableTracker]) -> VariableTracker | None:
+        """separator.join(items) where some of the texts are not read; None for others."""
 
 
 class Tracer(Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from . import equality
 from .containers import builtin_iteration, outer_iterators
 from .functions import compiled_functions, introspected, scripted
+from .numbers import symbolic_ranges
 from .objects import context_vars, thread_locals
 from .tensors import arrays, inputs, legacy_tensors, method_calls
 from .torch_api import (
@@ -25,5 +26,5 @@ __all__ = [
     "composed_functions",
     "context_vars", "equality",
     "inputs", "introspected", "legacy_tensors", "method_calls", "optimizers", "outer_iterators",
-    "scripted", "sized_functions", "thread_locals", "transforms",
+    "scripted", "sized_functions", "symbolic_ranges", "thread_locals", "transforms",
 ]

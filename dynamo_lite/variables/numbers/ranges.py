@@ -11,6 +11,7 @@ from ...bytecode.emit import in_order
 from ...guards.source import Source
 from ..base import IteratorVariable, VariableTracker, wraps_type
 from ..constant import ConstantVariable
+from .slice_bounds import is_between, is_plain_int, is_symbolic_int, slice_indices
 
 if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
@@ -49,6 +50,9 @@ class RangeVariable(VariableTracker):
         return RangeVariable(result) if isinstance(result, range) else ConstantVariable(result)
 
     def contains(self, tx: Tracer, item: VariableTracker) -> bool:
+        if is_symbolic_int(item) and is_plain_int(item):
+            start, stop = (ConstantVariable(n) for n in (self.value.start, self.value.stop))
+            return is_between(tx, item, start, stop, self.value.step)
         return item.constant() in self.value
 
     def iterator(self, tx: Tracer) -> VariableTracker:
@@ -104,8 +108,20 @@ class SliceVariable(VariableTracker):
         if name in ("start", "stop", "step"):
             return self.parts[("start", "stop", "step").index(name)]
         if name == "indices":
-            return tx.values.from_result(self.constant().indices, "slice.indices")
+            return tx.builtin_method(self, name)
         return super().getattr(tx, name)
+
+    def call_method(
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if name != "indices":
+            return super().call_method(tx, name, args, kwargs)
+        found = slice_indices(tx, self.parts, args[0]) if len(args) == 1 and not kwargs else None
+        if found is not None:
+            return found
+        plain = [tx.operators.as_index(a) for a in args]
+        named = {k: tx.values.as_plain(v) for k, v in kwargs.items()}
+        return tx.values.from_result(tx.run_python(self.constant().indices, *plain, **named), "slice.indices()")
 
     def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if not isinstance(other, SliceVariable):

@@ -74,6 +74,10 @@ class SymbolicIntVariable(ConstantVariable):
         """The expression, with what has been decided since it was made."""
         return self._output.symbols.env.simplified(self._expr)
 
+    def is_running(self) -> bool:
+        """Whether only the running graph knows it."""
+        return self._output.symbols.is_running(self.expr)
+
     @property
     def value(self) -> Any:
         """The number; whoever asks depends on it."""
@@ -118,7 +122,7 @@ class SymbolicIntVariable(ConstantVariable):
         return self._output.symbols.env.value(self.expr)
 
     def reconstruct(self, cg: Codegen) -> None:
-        if self._output.symbols.is_running(self.expr):
+        if self.is_running():
             cg.load_output(self._output.symbols.output_number(self.expr))
             return
         _push(cg, self._output, self._output.symbols.whole(self.expr))
