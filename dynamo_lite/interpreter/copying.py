@@ -45,7 +45,8 @@ def reduced_ex(tx: Tracer, owner: VariableTracker, protocol: VariableTracker) ->
 
 
 @handles(object.__reduce__, BaseException.__reduce__, set.__reduce__, frozenset.__reduce__,
-         collections.deque.__reduce__, collections.OrderedDict.__reduce__, collections.defaultdict.__reduce__)
+         collections.deque.__reduce__, collections.OrderedDict.__reduce__, collections.defaultdict.__reduce__,
+         torch.Size.__reduce__)
 def _reduced(tx: Tracer, owner: VariableTracker) -> VariableTracker:
     return reduced(tx, owner)
 
@@ -83,9 +84,17 @@ def _reduced_dict(tx: Tracer, owner: Any, content: Any) -> list[VariableTracker]
     return [given, _state(tx, owner), ConstantVariable(None), items]
 
 
+def _reduced_size(tx: Tracer, owner: Any, content: Any) -> list[VariableTracker] | None:
+    """None for other tuples, which have no ``__reduce__`` of their own."""
+    if owner.python_type() is not torch.Size:
+        return None
+    return [TupleVariable([TupleVariable(list(owner.iterate(tx)))])]
+
+
 # What follows the class, for builtins with a __reduce__ of their own.
 _REDUCED: dict[type, Callable[[Any, Any, Any], list[VariableTracker] | None]] = {
     SetVariable: _reduced_set, DequeVariable: _reduced_deque, DictVariable: _reduced_dict,
+    TupleVariable: _reduced_size,
 }
 
 

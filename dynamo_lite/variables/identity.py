@@ -100,6 +100,8 @@ class _Identity:
         real = owner.real
         if real is not None and owner.source is not None:
             return ("real", id(real))
+        if _is_open(owner):
+            return ("open", id(owner))
         if owner.is_constant() and is_constant_value(owner.constant()):
             return (type(owner.constant()), owner.constant())
         return (id(owner),)
@@ -109,6 +111,13 @@ class _Identity:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Identity) and self._key() == other._key()
+
+
+def _is_open(owner: VariableTracker) -> bool:
+    """Whether the value may change from call to call: its number is not to be asked for."""
+    if isinstance(owner, TupleVariable):
+        return any(_is_open(item) for item in owner.items)
+    return owner.is_symbolic
 
 
 def as_key(tx: Tracer, key: VariableTracker, keys: Iterable[Any]) -> VariableTracker:
@@ -152,9 +161,13 @@ def _has_identity(hashed: Any) -> bool:
 
 
 def _meet(tx: Tracer, a: Any, b: Any) -> bool:
-    """Whether one of two hash keys has an id where the other has a number."""
+    """Whether one of two hash keys has an id where the other has a number, or both have ids of numbers of which one may
+    change from call to call."""
     if type(a) is tuple and type(b) is tuple and len(a) == len(b):
         return any(_meet(tx, x, y) for x, y in zip(a, b))
+    if isinstance(a, _Identity) and isinstance(b, _Identity) and a != b:
+        # Whether equal numbers and texts are one object depends on what they are.
+        return a.owner.python_type() is b.owner.python_type() and (a.owner.is_symbolic or b.owner.is_symbolic)
     return (isinstance(a, _Identity) and _is_number(tx, b)) or (isinstance(b, _Identity) and _is_number(tx, a))
 
 

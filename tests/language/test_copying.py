@@ -11,7 +11,10 @@ import dataclasses
 import enum
 
 import pytest
+import torch
 from language_support import Programs
+
+import dynamo_lite
 
 program = Programs()
 
@@ -180,3 +183,48 @@ BUF = Buf()
 @pytest.mark.parametrize("name", program.names())
 def test_program(name):
     program.check(name)
+
+
+@dataclasses.dataclass
+class Sizes:
+    rows: int
+    shape: tuple
+
+
+SIZES = {
+    "list": lambda x, n: (copy.deepcopy([n, [n, 2], (n, [n])]), copy.copy([n, 2]), [n].copy()),
+    "tuple": lambda x, n: (copy.deepcopy((n, 2)), copy.copy((n, 2)), copy.deepcopy(((n, 1), n))),
+    "dict": lambda x, n: copy.deepcopy({"a": n, "b": {"c": (n, n + 1)}}),
+    "shape": lambda x, n: (copy.deepcopy(x.shape), copy.copy(x.shape), type(copy.deepcopy(x.shape)) is torch.Size),
+    "dataclass": lambda x, n: (copy.deepcopy(Sizes(n, x.shape)), dataclasses.replace(Sizes(n, ()), rows=n + 1)),
+    "as dict": lambda x, n: (dataclasses.asdict(Sizes(n, x.shape)), dataclasses.astuple(Sizes(n, (n, 1)))),
+    "shared": lambda x, n: (lambda a: [copy.deepcopy([a, a, n]), a is copy.deepcopy(a)])((n, [n])),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_copies_of_what_holds_a_size_are_one_graph(name):
+    idiom = SIZES[name]
+
+    def f(x):
+        return x + 1, idiom(x, x.shape[0])
+
+    compiled = dynamo_lite.compile(f, backend="eager", dynamic=True)
+    for n in (6, 5, 9, 300, 7):
+        x = torch.ones(n, 4)
+        got, want = compiled(x)[1], f(x)[1]
+        assert got == want and repr(got) == repr(want)
+    metrics = dynamo_lite.metrics()
+    assert metrics["graphs"] == 1 and "recompiles" not in metrics and "graph_breaks" not in metrics
+
+
+def test_ids_of_sizes_as_keys_are_no_question_of_the_trace():
+    def f(x, y):
+        n, m = x.shape[0], y.shape[0]
+        seen = {id(n): 1}
+        seen[id(m)] = 2
+        return x + 1, len(seen), len({id(n), id(3), id(m)})
+
+    compiled = dynamo_lite.compile(f, backend="eager", dynamic=True)
+    for n, m in ((6, 5), (5, 5), (3, 4), (3, 3), (7, 9)):  # small ints are one object in Python
+        assert compiled(torch.ones(n), torch.ones(m))[1:] == f(torch.ones(n), torch.ones(m))[1:]
