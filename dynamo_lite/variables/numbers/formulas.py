@@ -14,7 +14,22 @@ from ..constant import BINARY, COMPARE
 if TYPE_CHECKING:
     from ..protocols import OutputGraph
 
+_BITS = 63  # of a positive int of 64 bits
 _SYMBOLS = {function: symbol for table in (BINARY, COMPARE) for symbol, function in table.items()}
+
+
+def power(base: int, exponent: int) -> int | None:
+    """``base ** exponent`` where it is an int of 64 bits for certain, else None."""
+    return base ** exponent if 0 <= exponent * base.bit_length() < _BITS else None
+
+
+def shifted(number: int, places: int) -> int | None:
+    """``number << places``, as :func:`power`."""
+    return number << places if 0 <= places < _BITS - number.bit_length() else None
+
+
+BOUNDED = {"**": power, "<<": shifted}
+"""Operators whose results may be as long as they like, as functions for formulas."""
 
 
 def formula_of(target: Any, operands: tuple[Source, ...]) -> FormulaSource:

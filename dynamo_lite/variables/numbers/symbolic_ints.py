@@ -30,7 +30,7 @@ from ...symbols.relations import Condition, compare
 from ..base import VariableTracker, unsupported
 from ..bound import BoundMethodVariable
 from ..constant import BINARY, ConstantVariable
-from .formulas import formula_of, source_of_index
+from .formulas import BOUNDED, formula_of, source_of_index
 from .running_sizes import RunningCondition
 from .scalars import FUNCTIONS, TOTAL, ScalarVariable, call_on_scalars, is_number, scalar_node
 
@@ -47,6 +47,9 @@ _MOST_FACTORS = 8  # of a power that is written as a product
 # Methods of an int that give it back, and those that count its bits.
 _ITSELF = frozenset({"__index__", "__int__", "__trunc__", "__floor__", "__ceil__", "__pos__", "conjugate"})
 _COUNTS = frozenset({"bit_length", "bit_count"})
+# Functions that make an int of ints, in a time that is that of its digits; of n things these few.
+_OF_INTS = frozenset({math.gcd, math.lcm, math.isqrt})
+_FEW = ([1], [2], [3])
 # Types whose comparisons with ints are not implemented, nor int's with them.
 _COMPARE_WITH_NO_INT = frozenset({
     type(None), str, bytes, type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format})
@@ -157,8 +160,8 @@ class SymbolicIntVariable(ConstantVariable):
         if result is None:
             operands = [other, self] if reflected else [self, other]
             computed = None
-            if op in _BY_PYTHON:
-                computed = computed_ahead(tx, BINARY[op], [_as_number(tx, x) for x in operands], int)
+            if op in _BY_PYTHON or op in BOUNDED:
+                computed = computed_ahead(tx, BOUNDED.get(op, BINARY[op]), [_as_number(tx, x) for x in operands], int)
             return computed if computed is not None else super().binary(tx, op, other, reflected)
         if self._output.fits_all and not self._output.symbols.env.is_computable(result):
             unsupported("changing_value", f"{self._output.symbols.describe(self.expr)} matters in a long expression")
@@ -427,6 +430,8 @@ def call_on_ints(
     numbers = [int_expression(a) for a in args]
     if any(n is None for n in numbers):
         return None
+    if function in _OF_INTS or function is math.comb and numbers[1:] in _FEW:
+        return computed_ahead(tx, function, args, int)
     env = tx.output.symbols.env
     if function in (min, max) and len(args) > 1:
         best = args[0]

@@ -36,6 +36,10 @@ IDIOMS: dict[str, Callable[[torch.Tensor, Any], torch.Tensor]] = {
     "numel": lambda x, n: x.reshape(x.shape.numel()),
     "sum": lambda x, n: x + sum(x.shape),
     "max": lambda x, n: x + max(x.shape),
+    "gcd": lambda x, n: x.new_zeros(math.gcd(n, 840)),
+    "lcm": lambda x, n: x.new_zeros(math.lcm(n, 4) + math.isqrt(n)),
+    "pairs": lambda x, n: x.new_zeros(math.comb(n, 2)),
+    "power of 2": lambda x, n: x * 2 ** n + (1 << n) + 3 ** (n // 2) + (-2) ** n,
     "slice": lambda x, n: x.new_zeros(x.shape[:1] + (3,) + x.shape[1:]),
 }
 
@@ -67,3 +71,29 @@ def test_an_attribute_that_ints_lack_raises_as_in_python() -> None:
     assert {compiled(torch.ones(n)) for n in (3, 4)} == {"'int' object has no attribute 'dim'"}
     with pytest.raises(TypeError, match="'<' not supported between instances of 'int' and 'NoneType'"):
         dynamo_lite.compile(lambda x: x.shape[0] < None, backend="eager", dynamic=True)(torch.ones(3))
+
+
+def test_powers_that_leave_64_bits_are_pythons() -> None:
+    def f(x: torch.Tensor, n: int) -> object:
+        try:
+            return x + 1, 2 ** n, 3 << n, (-2) ** n, 1 << (n // 2)
+        except ValueError as error:
+            return x + 2, str(error)
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    for n in (3, 7, 20, 30, 61, 62, 63, 64, 100, 5, -1, 0, 1, 2000, 31):
+        got, want = compiled(torch.ones(1), n), f(torch.ones(1), n)
+        assert torch.equal(got[0], want[0]) and got[1:] == want[1:], n  # type: ignore[index]
+
+
+def test_functions_of_ints_raise_and_grow_as_pythons() -> None:
+    def f(x: torch.Tensor, n: int) -> object:
+        try:
+            return x + 1, math.isqrt(n), math.gcd(n, 6), math.lcm(n, n + 1), math.comb(n, 2)
+        except ValueError as error:
+            return x + 2, str(error)
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    for n in (3, 7, 20, -4, 0, 2 ** 40, 2 ** 62, 2 ** 80, 9):
+        got, want = compiled(torch.ones(1), n), f(torch.ones(1), n)
+        assert torch.equal(got[0], want[0]) and got[1:] == want[1:], n  # type: ignore[index]
