@@ -1,5 +1,6 @@
 """Operators of torch whose size is an int, defined once more with a size that may be a symbol: ``linspace``, windows,
-``one_hot``, ``tril_indices``. A graph calls these (``torch.ops.dynamo_lite``), and they call torch's.
+``one_hot``, ``tril_indices``, pooling of a whole image. A graph calls these (``torch.ops.dynamo_lite``), and they
+call torch's.
 
 They are defined when the first program has a use for them, which takes 30 ms. Invariant: with an int for the size, an
 operator here gives what torch's of the same name gives.
@@ -61,6 +62,23 @@ def _indices(upper: bool) -> Callable[..., torch.Tensor]:
     return fake
 
 
+def _pool_whole(x: torch.Tensor, dims: int) -> torch.Tensor:
+    pool = (torch.ops.aten.avg_pool1d, torch.ops.aten.avg_pool2d, torch.ops.aten.avg_pool3d)[dims - 1].default
+    return pool(x, list(x.shape[-dims:]))
+
+
+def _define_whole_pool(library: torch.library.Library) -> Any:
+    """``avg_pool`` of contiguous tensors with a window that is all of the last dimensions."""
+    library.define("avg_pool_whole(Tensor self, int dims) -> Tensor")
+    library.impl("avg_pool_whole", _pool_whole, "CompositeExplicitAutograd")
+
+    def fake(x: torch.Tensor, dims: int) -> torch.Tensor:
+        return x.new_empty((*x.shape[:-dims], *[1] * dims))
+
+    torch.library.register_fake(f"{NAMESPACE}::avg_pool_whole", fake, lib=library)
+    return torch.ops.dynamo_lite.avg_pool_whole.default
+
+
 def _define(library: torch.library.Library, name: str, overload: str, size: str, fake: Callable[..., Any]) -> Any:
     """An operator with symbols for sizes: `size` is what matches their names."""
     original = getattr(getattr(torch.ops.aten, name), overload)
@@ -81,6 +99,7 @@ def operators() -> dict[str, tuple[Any, ...]]:
         "logspace": (_define(library, "logspace", "default", "steps", _line(2)),),
         "tril_indices": (_define(library, "tril_indices", "default", "row|col", _indices(upper=False)),),
         "triu_indices": (_define(library, "triu_indices", "default", "row|col", _indices(upper=True)),),
+        "avg_pool_whole": (_define_whole_pool(library),),
         "one_hot": (_define(library, "one_hot", "default", "num_classes", _one_hot),),
         **{name: tuple(_define(library, name, overload, "window_length", _line(0)) for overload in overloads)
            for name, overloads in _WINDOWS.items()},

@@ -15,6 +15,7 @@ from ...rules.table import handles
 from ..base import VariableTracker
 from ..constant import ConstantVariable
 from ..tensors.tensor import TensorVariable, call_in_graph
+from . import whole_pools
 
 if TYPE_CHECKING:
     from ..protocols import Tracer
@@ -80,7 +81,9 @@ def _pools(function: Callable[..., Any]) -> None:
     def call(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         made = None
         if not tx.output.overrides.active() and len(args) <= len(names) and kwargs.keys() <= set(names[len(args):]):
-            made = _pool_by_two_dimensions(tx, {**dict(zip(names, args)), **kwargs})
+            given = {**dict(zip(names, args)), **kwargs}
+            made = whole_pools.largest(tx, 1, given)
+            made = made if made is not None else _pool_by_two_dimensions(tx, given)
         return made if made is not None else call_in_graph(tx, function, list(args), kwargs)
 
 
