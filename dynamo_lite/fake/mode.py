@@ -168,6 +168,15 @@ class TraceFakeMode(FakeTensorMode):
             return False
         return isinstance(error, RuntimeError) and _NO_SYMBOLS in str(error)
 
+    def for_these_sizes(self, func: Any, args: Any, kwargs: Any, error: Exception) -> Any:
+        """A call of many operators that torch has failed to make with symbols; see ``symbolic.for_these_sizes``."""
+        if self.env is None or self.effects_seen or self.defined is not None:
+            return NotImplemented
+        if self._static is None:
+            self._static = TraceFakeMode()
+        self._static.effects_seen = False
+        return symbolic.for_these_sizes(self, self._static, func, args, kwargs, error)
+
     def symbols(self) -> Environment:
         """What knows the symbols of this mode's tensors, from now on."""
         if self.env is None:

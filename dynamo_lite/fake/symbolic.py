@@ -38,6 +38,9 @@ def has_symbols(args: Any, kwargs: Any) -> bool:
     return any(map(_is_symbolic, args)) or bool(kwargs) and any(map(_is_symbolic, kwargs.values()))
 
 
+_OF_TORCH = "INTERNAL ASSERT FAILED"  # what torch says of a fault of its own
+
+
 def _is_symbolic(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return bool(value._has_symbolic_sizes_strides)
@@ -139,9 +142,42 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {re.sub(_PLACE_IN_TORCH, '', line)}"
 
 
-def _without_symbols(static: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """What the operator gives, or raises, for the sizes of the traced call."""
-    made: dict[int, FakeTensor] = {}
+def for_these_sizes(mode: Any, static: Any, func: Any, args: Any, kwargs: Any, error: Exception) -> Any:
+    """A call of many operators, a transform's, that torch fails to make with symbols, made for the sizes of the traced
+    call, which are fixed.
+
+    Returns:
+        new fake tensors of the mode; ``NotImplemented`` where the error may be the program's, or where the results are
+        no new tensors without gradients.
+    """
+    numbers = [n for n in _numbers((args, kwargs)) if is_symbolic(n)]
+    if not numbers or _OF_TORCH not in str(error) or static.effects_seen:
+        return NotImplemented
+    twins: dict[int, FakeTensor] = {}
+    expected = _without_symbols(static, func, args, kwargs, twins)
+    tensors = [t for t in pytree.tree_leaves(expected) if isinstance(t, torch.Tensor)]
+    storages = [t.untyped_storage()._cdata for t in (*twins.values(), *tensors)]
+    new = len(set(storages)) - len({t.untyped_storage()._cdata for t in twins.values()}) == len(tensors)
+    if isinstance(expected, Exception) or static.effects_seen or not new or any(
+            t.requires_grad or t.layout is not torch.strided for t in (*tensors, *twins.values())):
+        return NotImplemented
+    fixed, outer, mode.env.operator = len(mode.env.fixed), mode.env.operator, getattr(func, "__name__", str(func))
+    try:
+        _fix(mode.env, args, kwargs, f"for sizes that change, torch raises {_first_line(error)}")
+    finally:
+        mode.env.operator = outer
+    if len(mode.env.fixed) > fixed:
+        log.artifact("fallbacks").info("the graph is for these sizes alone, because of %s", mode.env.fixed[-1])
+    with mode:
+        return pytree.tree_map_only(torch.Tensor, lambda t: torch.empty_strided(
+            tuple(t.shape), t.stride(), dtype=t.dtype, device=t.device), expected)
+
+
+def _without_symbols(
+    static: Any, func: Any, args: Any, kwargs: Any, twins: dict[int, FakeTensor] | None = None
+) -> Any:
+    """What the operator gives, or raises, for the sizes of the traced call; `twins` gets the operands by theirs."""
+    made: dict[int, FakeTensor] = {} if twins is None else twins
 
     def twin(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):

@@ -177,3 +177,47 @@ def test_a_transformed_function_leaves_the_frame():
 
     g, _ = dynamo_lite.compile(function, backend="eager")(torch.tensor([2.0]))
     assert g(torch.ones(1)).item() == 2
+
+
+SIZED = {
+    "rows": lambda x: torch.vmap(lambda r: r * 2 + r.sum())(x),
+    "columns": lambda x: torch.vmap(lambda c: c * c.shape[0])(x.t()),
+    "matrices": lambda x: torch.vmap(lambda r: torch.softmax(r, 0) @ x.t())(x),
+    "indices": lambda x: torch.vmap(lambda i: x[i])(torch.arange(x.shape[0])),
+    "masks": lambda x: torch.vmap(torch.vmap(lambda i, j: i >= j, (None, 0)), (0, None))(
+        torch.arange(x.shape[0]), torch.arange(1, x.shape[0])),
+    "gradients": lambda x: torch.vmap(torch.func.grad(lambda r: (r * r).sum()))(x),
+    "jvp": lambda x: torch.func.jvp(lambda y: torch.softmax(y @ y.t(), -1), (x,), (x,)),
+    "jacobian": lambda x: torch.func.jacrev(lambda y: (y * y).sum(0))(x),
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_transforms_over_sizes_that_change(name):
+    compiled = dynamo_lite.compile(SIZED[name], dynamic=True, fullgraph=True)
+    for n in (6, 5, 9, 7):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(compiled(x), SIZED[name](x))
+    metrics = dynamo_lite.metrics()
+    assert metrics["graphs"] == 1 and "recompiles" not in metrics
+
+
+FIXED = {
+    "joined": lambda x: torch.vmap(lambda r: torch.cat([r, r.new_zeros(x.shape[0])]))(x),
+    "normalized": lambda x: torch.vmap(lambda r: torch.nn.functional.layer_norm(r, (4,)))(x) + x,
+    "convolved": lambda x: torch.vmap(lambda r: torch.nn.functional.conv1d(r[None, None], torch.ones(1, 1, 2)))(x),
+    "itself": lambda x: torch.vmap(lambda r: (r, torch.nn.functional.layer_norm(r, (4,))))(x)[0].mul_(2),
+    "trained": lambda x: torch.vmap(lambda r: torch.nn.functional.layer_norm(r, (4,)))(x.requires_grad_()).sum(),
+}
+
+
+@pytest.mark.parametrize("name", FIXED)
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+def test_what_torch_fails_to_map_over_symbols_is_for_the_sizes_of_the_call(name, backend):
+    whole = name not in ("itself", "trained")
+    compiled = dynamo_lite.compile(FIXED[name], dynamic=True, fullgraph=whole, backend=backend)
+    for n in (6, 5, 6, 3):
+        x, y = (torch.ones(n, 4) + torch.arange(4) for _ in range(2))
+        got, want = compiled(x), FIXED[name](y)
+        torch.testing.assert_close(got, want)
+        assert got.stride() == want.stride() and torch.equal(x, y)
