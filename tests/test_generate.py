@@ -69,3 +69,25 @@ def test_batches_of_one_and_of_more_stay_below_the_limit():
     assert log.counters()["graphs"] <= 10 and log.counters().get("recompile_limit", 0) == 0
     del model.forward
     dynamo_lite.reset()
+
+
+# With as many rows as the first prompt has tokens, too: one grows and the other does not.
+@pytest.mark.parametrize("make, rows, options", [
+    (llama, 1, {"num_beams": 3}), (llama, 2, {"num_beams": 2}), (t5, 1, {"num_beams": 3}), (llama, 4, {})])
+def test_searches_by_beams_take_no_more_graphs(make, rows, options):
+    torch.manual_seed(0)
+    dynamo_lite.reset()
+    model = make().eval()
+    plain = model.forward
+    compiled = dynamo_lite.compile(plain, backend="eager")
+    with config.patch(cache_sizes=False):
+        for length in (4, 6, 3, 11):
+            prompt = torch.randint(2, 64, (rows, length))
+            made = {}
+            for model.forward in (plain, compiled):
+                made[model.forward] = model.generate(
+                    prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=6, do_sample=False, **options)
+            assert torch.equal(made[plain], made[compiled])
+    assert log.counters()["graphs"] <= 3 and log.counters().get("recompile_limit", 0) == 0
+    del model.forward
+    dynamo_lite.reset()

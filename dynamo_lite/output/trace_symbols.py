@@ -39,7 +39,7 @@ class TraceSymbols:
         self._of_source: dict[PathKey, Expr] = {}
         self._roots: dict[Sym, Callable[[Tracer], fx.Node]] = {}
         self._numbers: dict[tuple[int, Index], ScalarVariable] = {}
-        self._shared: dict[int, Expr] = {}
+        self._shared: dict[Any, Expr] = {}
         self._tracer: Tracer | None = None  # of the symbols that only the running graph knows
 
     @property
@@ -117,9 +117,10 @@ class TraceSymbols:
         assert self._tracer is not None
         return self.number(self._tracer, x)
 
-    def share(self, expr: Expr, value: int, guards: GuardSet) -> Expr:
-        """The symbol of a size: that of the first with this value, which is guarded to be equal."""
-        first = self._shared.setdefault(value, expr)
+    def share(self, expr: Expr, value: int, guards: GuardSet, grows: bool = False) -> Expr:
+        """The symbol of a size: that of the first with this value, which is guarded to be equal. A size that grows
+        from call to call has the value of one that does not by chance."""
+        first = self._shared.setdefault((value, grows), expr)
         if first is expr:
             return expr
         guard_condition(guards, "==", ints.add(expr, ints.mul(first, -1)), self.sources, "", shared=True)

@@ -141,7 +141,8 @@ def symbolic_layout(tx: Tracer, value: torch.Tensor, source: Source, dims: list[
         if mark.how == "unbacked":
             symbols.env.set_unbacked(size[dim])
         elif (APART, where.key) not in dynamic:
-            size[dim] = symbols.share(size[dim], shape[dim], tx.output.guards)  # type: ignore[arg-type]
+            grows = (FROM_ONE, where.key) in dynamic
+            size[dim] = symbols.share(size[dim], shape[dim], tx.output.guards, grows)  # type: ignore[arg-type]
     guarded: list[Any] = list(strides)
     made: list[Index] = list(strides)
     order = sorted(range(len(shape)), key=lambda d: (strides[d], -d))
