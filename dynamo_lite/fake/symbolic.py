@@ -234,8 +234,31 @@ def _has_offset_of(a: torch.Tensor, b: torch.Tensor) -> bool:
 def _laid_out(mode: Any, static: Any, func: Any, args: Any, kwargs: Any, result: Any, expected: Any) -> Any:
     """The symbolic result with eager's strides, where torch's rule has others for dimensions of one element; None: that
     is not all, or it is not known how the strides depend on the symbols."""
-    if not isinstance(result, torch.Tensor) or not isinstance(expected, torch.Tensor) or func._schema.is_mutable:
+    if _gives_operands(func):
         return None
+    if isinstance(result, torch.Tensor) and isinstance(expected, torch.Tensor):
+        return _one_laid_out(mode, static, func, args, kwargs, result, expected, None)
+    if not isinstance(result, (tuple, list)) or type(expected) not in (tuple, list) or len(result) != len(expected):
+        return None
+    if any(r.alias_info is not None for r in func._schema.returns):
+        return None
+    parts = []
+    for at, (part, wanted) in enumerate(zip(result, expected)):
+        if not _agree(part, wanted):
+            if not isinstance(part, torch.Tensor) or not isinstance(wanted, torch.Tensor):
+                return None
+            part = _one_laid_out(mode, static, func, args, kwargs, part, wanted, at)
+            if part is None:
+                return None
+        parts.append(part)
+    return type(expected)(parts)
+
+
+def _one_laid_out(
+    mode: Any, static: Any, func: Any, args: Any, kwargs: Any, result: torch.Tensor, expected: torch.Tensor,
+    at: int | None,
+) -> Any:
+    """The same of one tensor; `at`: its place among the results, None where it is the only one."""
     if tuple(map(hint_of, result.shape)) != tuple(expected.shape) or (
             result.dtype, result.device) != (expected.dtype, expected.device) or not _has_offset_of(result, expected):
         return None
@@ -243,7 +266,7 @@ def _laid_out(mode: Any, static: Any, func: Any, args: Any, kwargs: Any, result:
     if strides is None and func in stride_rules.VIEWS:
         strides = stride_rules.view_strides(args[0].shape, args[0].stride(), result.shape)
     if strides is None:
-        strides = _in_order(mode, static, func, args, kwargs, result, expected)
+        strides = _in_order(mode, static, func, args, kwargs, result, expected, at)
     if strides is None or tuple(map(hint_of, strides)) != expected.stride():
         return None
     with mode:
@@ -267,7 +290,8 @@ def _strides(result: torch.Tensor, expected: torch.Tensor) -> Sequence[Any] | No
 
 
 def _in_order(
-    mode: Any, static: Any, func: Any, args: Any, kwargs: Any, result: torch.Tensor, expected: torch.Tensor
+    mode: Any, static: Any, func: Any, args: Any, kwargs: Any, result: torch.Tensor, expected: torch.Tensor,
+    at: int | None,
 ) -> Sequence[Any] | None:
     """The strides of a result without gaps whose dimensions lie in the order of eager's strides, if they do so with
     other values of the symbols too; one element's place may depend on the operands' strides."""
@@ -285,6 +309,7 @@ def _in_order(
         return None
     with env.instead(values):
         other = _without_symbols(static, func, args, kwargs)
+        other = other[at] if at is not None and isinstance(other, (tuple, list)) else other
         same = isinstance(other, torch.Tensor) and (
             tuple(map(hint_of, result.shape)), tuple(map(hint_of, strides))) == (tuple(other.shape), other.stride())
     return strides if same else None
@@ -307,9 +332,15 @@ def _fix(env: Environment, args: Any, kwargs: Any, reason: str) -> None:
             number.node.fix(why)
 
 
+def _gives_operands(func: Any) -> bool:
+    """Whether an operator writes to operands and returns them; batch norm writes to some, and returns new tensors."""
+    schema = func._schema
+    return schema.is_mutable and (not schema.returns or any(r.alias_info is not None for r in schema.returns))
+
+
 def _as_without(mode: Any, func: Any, args: Any, expected: Any, result: Any) -> Any:
     """The result for the sizes of the traced call, as fake tensors of the mode: views stay views."""
-    if func._schema.is_mutable:
+    if _gives_operands(func):
         return result if result is not None else args[0]
     aliases = [r.alias_info is not None for r in func._schema.returns]
 
