@@ -11,7 +11,7 @@ from ...rules.table import handles
 from ...symbols.environment import HIGHEST
 from ..base import VariableTracker, realized
 from ..constant import ConstantVariable
-from .ranges import RangeVariable, SliceVariable
+from .ranges import RangeIteratorVariable, RangeVariable, SliceVariable
 from .slice_bounds import ZERO, bounds_in, holds, is_between, is_plain_int, is_symbolic_int, plus
 
 if TYPE_CHECKING:
@@ -75,6 +75,19 @@ class SymbolicRangeVariable(RangeVariable):
         if not is_plain_int(item):
             return super().contains(tx, item)
         return is_between(tx, item, self.start, self.stop, self.step)
+
+    def iterator(self, tx: Tracer) -> VariableTracker:
+        return RangeIteratorVariable(self._numbers(tx))
+
+    def reversed(self, tx: Tracer) -> VariableTracker:
+        return RangeIteratorVariable(self._numbers(tx)[::-1])
+
+    def _numbers(self, tx: Tracer) -> range:
+        """The numbers; where the first is known, how many there are is all that is guarded."""
+        if self.start.is_symbolic:
+            return self.value
+        start, count = self.start.constant(), self.length(tx).constant()
+        return range(start, start + count * self.step, self.step)
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         own = {"start": self.start, "stop": self.stop, "step": ConstantVariable(self.step)}.get(name)

@@ -58,6 +58,15 @@ def test_values_at_borders(name: str) -> None:
 
 
 @pytest.mark.parametrize("idiom", [
+    lambda n: [i for i in range(0, n, 4)], lambda n: list(reversed(range(0, n, 4))), lambda n: tuple(range(1, n, 4)),
+])
+def test_loops_are_one_graph_for_each_number_of_turns(idiom: Callable[[Any], Any]) -> None:
+    assert _graphs(idiom, (6, 7, 8, 11, 10, 12, 6)) == 2
+    dynamo_lite.reset()
+    _graphs(idiom, (6, 4, 5, 13, 9, 1, 2))
+
+
+@pytest.mark.parametrize("idiom", [
     lambda n: range(3)[n - 10], lambda n: range(n)[n], lambda n: range(n)[-n - 1], lambda n: range(n)["a"],
     lambda n: slice(1, n, 0).indices(5), lambda n: slice(1, 2).indices(-n), lambda n: slice("a").indices(n),
     lambda n: range(0, n, 0), lambda n: range(n, 1.5), lambda n: range(n).foo, lambda n: slice(1).indices(),
