@@ -198,7 +198,25 @@ def _solved(mode: Any, x: torch.Tensor, a: torch.Tensor, upper: bool = False) ->
         return torch.empty((x.shape[1], x.shape[0]), dtype=x.dtype, device=x.device).t()
 
 
+def _trilinear(
+    mode: Any, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, expand1: Sequence[int], expand2: Sequence[int],
+    expand3: Sequence[int], sumdim: Sequence[int], unroll_dim: int = 1,
+) -> Any:
+    """``_trilinear``, which ``bilinear`` calls (ATen/native/Linear.cpp): new memory for what is not summed over."""
+    operands = [(list(t.shape), set(at)) for t, at in ((a, expand1), (b, expand2), (c, expand3))]
+    size: list[Any] = []
+    for dim in range(a.dim() + len(expand1)):
+        sizes = [shape.pop(0) for shape, expanded in operands if dim not in expanded]
+        if not sizes or not all(is_known_equal(n, sizes[0]) for n in sizes):
+            return NotImplemented
+        if dim not in sumdim:
+            size.append(sizes[0])
+    with mode:
+        return torch.empty(size, dtype=a.dtype, device=a.device)
+
+
 RULES: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten._trilinear.default: _trilinear,
     torch.ops.aten.complex.default: _complex, torch.ops.aten.polar.default: _complex,
     torch.ops.aten.addcmul.default: _addcmul, torch.ops.aten.addcdiv.default: _addcmul,
     torch.ops.aten.addbmm.default: _addbmm, torch.ops.aten.diagonal_copy.default: _diagonal_copy,

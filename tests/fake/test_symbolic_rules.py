@@ -175,3 +175,19 @@ def test_comparing_shapes_fixes_no_size(name: str) -> None:
         x = torch.randn(2, size, 4)
         assert torch.equal(compiled(x), fn(x))
     assert dynamo_lite.metrics()["graphs"] - before <= graphs
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+def test_bilinear(backend):
+    layer = torch.nn.Bilinear(4, 3, 5)
+    compiled = dynamo_lite.compile(lambda x: layer(x, x[..., :3]), dynamic=True, backend=backend)
+    for n in (6, 5, 9):
+        xs = [torch.arange(8.0 * n).view(2, n, 4).div(n).requires_grad_() for _ in range(2)]
+        got, want = compiled(xs[0]), layer(xs[1], xs[1][..., :3])
+        torch.testing.assert_close(got, want)
+        assert got.stride() == want.stride()
+        got.sum().backward()
+        want.sum().backward()
+        torch.testing.assert_close(xs[0].grad, xs[1].grad)
+    if backend == "eager":
+        assert dynamo_lite.metrics()["graphs"] == 1

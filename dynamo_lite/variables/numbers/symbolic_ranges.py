@@ -36,7 +36,7 @@ class SymbolicRangeVariable(RangeVariable):
         self.step = step
 
     @property
-    def value(self) -> range:  # type: ignore[override]
+    def value(self) -> range:
         """The range; whoever asks depends on its numbers."""
         return range(self.start.constant(), self.stop.constant(), self.step)
 

@@ -104,11 +104,14 @@ def _takes_windows(
         return made if made is not None else call_in_graph(tx, function, list(args), kwargs)
 
 
-_AVERAGES = (torch.nn.functional.avg_pool1d, torch.nn.functional.avg_pool2d, torch.nn.functional.avg_pool3d)
+_AVERAGES: tuple[Callable[..., Any], ...] = (torch.nn.functional.avg_pool1d, torch.nn.functional.avg_pool2d, torch.nn.functional.avg_pool3d)
 for _dims, _function in enumerate(_AVERAGES, 1):
     _takes_windows(_function, _mean, _dims, ("input", "kernel_size", "stride", "padding", "ceil_mode"))
 # max_pool1d is a composed function. F.max_pool2d calls the first where no indices are asked for, and that the second.
-for _dims, _pair in ((2, (torch.nn.functional._max_pool2d, torch.max_pool2d)),  # type: ignore[attr-defined]
-                     (3, (torch.nn.functional._max_pool3d, torch.max_pool3d))):  # type: ignore[attr-defined]
-    for _function in _pair:
+_LARGEST: dict[int, tuple[Callable[..., Any], ...]] = {
+    2: (torch.nn.functional._max_pool2d, torch.max_pool2d),  # type: ignore[attr-defined]
+    3: (torch.nn.functional._max_pool3d, torch.max_pool3d),  # type: ignore[attr-defined]
+}
+for _dims, _functions in _LARGEST.items():
+    for _function in _functions:
         _takes_windows(_function, largest, _dims, _NAMES)
