@@ -315,10 +315,9 @@ class OutputGraph:
             self.scalars.check(_name(target))
             if mode.asks_for_numbers(error):
                 return self._decomposed_in_python(tx, op, target, args, kwargs)
-            if op == "call_function":
-                made = mode.for_these_sizes(target, args, kwargs, error)
-                if made is not NotImplemented:
-                    return made, False
+            made = mode.for_these_sizes(target, args, kwargs, error) if op == "call_function" else NotImplemented
+            if made is not NotImplemented:
+                return made, False
             known = any(self.fake_mode.known.of(fake) is not None for fake in _tensors_in((args, kwargs)))
             if not mode.effects_seen and not known and not self.examples:
                 raised = raised_in_eager(op, target, args, kwargs, error)

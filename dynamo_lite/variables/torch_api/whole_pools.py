@@ -104,8 +104,9 @@ def _takes_windows(
         return made if made is not None else call_in_graph(tx, function, list(args), kwargs)
 
 
-_AVERAGES: tuple[Callable[..., Any], ...] = (torch.nn.functional.avg_pool1d, torch.nn.functional.avg_pool2d, torch.nn.functional.avg_pool3d)
-for _dims, _function in enumerate(_AVERAGES, 1):
+_MEANS: dict[int, Callable[..., Any]] = {
+    1: torch.nn.functional.avg_pool1d, 2: torch.nn.functional.avg_pool2d, 3: torch.nn.functional.avg_pool3d}
+for _dims, _function in _MEANS.items():
     _takes_windows(_function, _mean, _dims, ("input", "kernel_size", "stride", "padding", "ceil_mode"))
 # max_pool1d is a composed function. F.max_pool2d calls the first where no indices are asked for, and that the second.
 _LARGEST: dict[int, tuple[Callable[..., Any], ...]] = {
