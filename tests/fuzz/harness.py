@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import importlib
 import io
 import linecache
 import random
@@ -252,6 +253,8 @@ def _importing(frame: types.FrameType | None) -> bool:
 
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
+    # use_deterministic_algorithms() imports this, which takes two seconds; they are none of a program's.
+    importlib.import_module("torch._inductor.config")
     running = True
 
     def stop(_: int, frame: types.FrameType | None) -> None:
