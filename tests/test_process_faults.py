@@ -153,13 +153,14 @@ def test_forks_during_a_compile(backend):
 
 def test_daemon_threads_that_compile_when_the_process_ends():
     # What they run afterwards is plain Python: the process aborts in torch's own operations, too, compiled or not.
+    # 150 lines: compiles go on for over a second, and end within in_flight.LONGEST_WAIT on a loaded machine, too.
     run("""
         def waits(graph, inputs):
             return lambda *args: time.sleep(100)
         begun = threading.Semaphore(0)
         def work(k):
             names = {}
-            lines = "".join(f"    x = (x * {i + k}).sin()\\n" for i in range(400))
+            lines = "".join(f"    x = (x * {i + k}).sin()\\n" for i in range(150))
             exec("def g(x):\\n" + lines + "    return x", names)
             begun.release()
             dynamo_lite.compile(names["g"], backend=waits)(torch.ones(3))
