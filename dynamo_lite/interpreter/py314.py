@@ -9,6 +9,7 @@ from typing import Any
 
 from ..variables.base import type_name, unsupported
 from ..variables.constant import ConstantVariable
+from ..variables.objects.classes import NO_ATTRIBUTE
 from ..variables.objects.objects import ObjectVariable
 from . import py313
 from .ops_stack import push_callable
@@ -34,8 +35,8 @@ def _load_special(tx: Translator, i: Any) -> None:
         else:
             push_callable(tx, tx.enter_of_native_context(manager, tx.stack[-2] if len(tx.stack) > 1 else None))
         return
-    method = tx.classes.lookup(manager.cls, name)
-    if method is None:
+    method = tx.classes.lookup(manager.cls, name, NO_ATTRIBUTE)
+    if method is NO_ATTRIBUTE:
         said = f"{type_name(manager.cls)!r} object does not support the context manager protocol"
         tx.raise_error(TypeError, f"{said} (missed {name} method)")
     found = manager.read_descriptor(tx, name, method)
