@@ -218,11 +218,14 @@ class Builder:
                 return self.const(value, dtype)
         if x.op == "cast" and x.args[0].dtype is dtype and widens(dtype, x.dtype):
             return x.args[0]
-        if dtype in HALF and x.op in _SELECTIONS and x.dtype is not torch.bool:
-            narrow = [a if a.dtype is torch.bool else self._narrowed(a, dtype) for a in x.args]
-            if None not in narrow:
-                return self.op(x.op, *narrow)  # type: ignore[arg-type]
-        return self._node("cast", dtype, (x,))
+        return self._selected(x, dtype) or self._node("cast", dtype, (x,))
+
+    def _selected(self, x: Node, dtype: torch.dtype) -> Node | None:
+        """``x`` in a 16-bit dtype, if it is one of several values of that dtype that were widened."""
+        if dtype not in HALF or x.op not in _SELECTIONS or x.dtype is torch.bool:
+            return None
+        narrow = [a if a.dtype is torch.bool else self._narrowed(a, dtype) for a in x.args]
+        return None if None in narrow else self.op(x.op, *narrow)  # type: ignore[arg-type]
 
     def _narrowed(self, x: Node, dtype: torch.dtype) -> Node | None:
         """``x`` in a 16-bit dtype, if it is a value of that dtype that was widened."""

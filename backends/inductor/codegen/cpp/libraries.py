@@ -10,7 +10,10 @@ import functools
 import hashlib
 from pathlib import Path
 
-# By name, the files of which each is made, behind ``vec.h``, ``threads.h`` and ``contraction.h``.
+HEADERS = ("vec.h", "lanes.h", "threads.h")
+"""What stands at the head of every file: vectors, tails and casts; lanes joined and loops over lanes; loops shared out
+to threads."""
+# By name, the files of which each is made, behind ``HEADERS`` and ``contraction.h``.
 LIBRARIES = {
     "products": ("tiles.h", "panels.h", "packed.h", "contraction.cpp", "alone.cpp"),
     "depthwise": ("tiles.h", "depthwise.cpp", "alone.cpp"),
@@ -28,7 +31,7 @@ def text(name: str) -> str:
 @functools.cache
 def library_symbol(name: str, simd: str) -> str:
     """A library's entry: its name says what it does exactly, as several builds may be loaded at once."""
-    parts = ("vec.h", "threads.h", "contraction.h", *LIBRARIES[name])
+    parts = (*HEADERS, "contraction.h", *LIBRARIES[name])
     digest = hashlib.sha256("".join(map(text, parts)).encode())
     return f"dynamo_lite_{name}_{simd}_{digest.hexdigest()[:16]}"
 
@@ -47,4 +50,4 @@ def library_header(simd: str) -> str:
 def library_source(name: str, simd: str) -> str:
     """One library's whole source."""
     own = f"#define WHOLE {library_symbol(name, simd)}\n#define ALONE {alone_symbol(name, simd)}\n"
-    return text("vec.h") + text("threads.h") + library_header(simd) + own + "".join(map(text, LIBRARIES[name]))
+    return "".join(map(text, HEADERS)) + library_header(simd) + own + "".join(map(text, LIBRARIES[name]))

@@ -1,7 +1,7 @@
 """C++ for kernels: one source file for all kernels of a graph, each distinct kernel once, those that
 differ in sizes alone too.
 
-``write_source`` is the door. ``vec.h`` (vectors, tails, casts, loops over lanes) is put at the head of every file, so
+``write_source`` is the door. ``vec.h`` (vectors, tails, casts) and its like are put at the head of every file, so
 that a file is compiled by itself.
 """
 

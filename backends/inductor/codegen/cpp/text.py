@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import re
 
-from dynamo_lite.backends.inductor.codegen.cpp.libraries import text
+from dynamo_lite.backends.inductor.codegen.cpp.libraries import HEADERS, text
 
 MARK = "//: "
 """Begins the comments that name the user's lines."""
 
 
 def header() -> str:
-    """``vec.h``: vectors, tails, casts, loops over lanes; ``threads.h``: loops shared out to threads."""
-    return text("vec.h") + text("threads.h")
+    """The files at the head of each one with kernels."""
+    return "".join(map(text, HEADERS))
 
 
 def without_comments(source: str) -> str:

@@ -1,0 +1,115 @@
+// Lanes joined, and loops over lanes with their tails. It stands behind vec.h in every file.
+// ------------------------------------------------------------------ reductions
+INLINE bool keep(full, bool a, bool) { return a; }
+template <class V> INLINE V keep(full, V a, V) { return a; }
+template <class V> INLINE V keep(int n, V a, V b) {
+    typedef mask_of<V> I;
+    return iota<elem<I>, lanes<V>>() < (elem<I>)n ? a : b;
+}
+template <class V> INLINE V keep(some m, V a, V b) { return keep(m.n, a, b); }
+// A vector as both halves of one of twice as many lanes, and the lower half of a vector.
+template <class V>
+struct Halves {
+    V low, high;
+};
+template <class V>
+INLINE auto twice(V v) {
+    const Halves<V> both{v, v};
+    vec<elem<V>, 2 * lanes<V>> x;
+    __builtin_memcpy(&x, &both, sizeof x);
+    return x;
+}
+template <class V>
+INLINE auto low_half(V v) {
+    Halves<vec<elem<V>, lanes<V> / 2>> both;
+    __builtin_memcpy(&both, &v, sizeof v);
+    return both.low;
+}
+
+// All lanes joined: those of the lower half with those of the upper one, and so on, as vectors while halves are registers.
+template <class V, class F> INLINE elem<V> fold(V v, F f) {
+    if constexpr (sizeof(V) > 16) {
+        Halves<vec<elem<V>, lanes<V> / 2>> halves;
+        __builtin_memcpy(&halves, &v, sizeof v);
+        return fold(f(halves.low, halves.high), f);
+    } else {
+        elem<V> a[lanes<V>];
+        __builtin_memcpy(a, &v, sizeof v);
+#pragma GCC unroll 4
+        for (int w = lanes<V> / 2; w; w /= 2)
+#pragma GCC unroll 8
+            for (int k = 0; k < w; ++k) a[k] = f(a[k], a[k + w]);
+        return a[0];
+    }
+}
+// The position of the best value: better(a, b) says whether a comes before b.
+template <class V, class P, class F> INLINE i64 fold_position(V v, P p, F better, elem<V>& best) {
+    i64 at = p[0];
+    best = v[0];
+    for (int k = 1; k < lanes<V>; ++k)
+        if (better(v[k], best) || (!better(best, v[k]) && p[k] < at)) best = v[k], at = p[k];
+    return at;
+}
+
+// sum + x * x, rounded once where the processor can.
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+template <class V> INLINE V plus_square(V sum, V x) { return fma_(x, x, sum); }
+#else
+template <class V> INLINE V plus_square(V sum, V x) { return sum + x * x; }
+#endif
+
+// A long sum: partial sums are added up sixteen at a time, and their sums again.
+template <class V> struct cascade {
+    V low{}, middle{}, high{};
+    u32 count = 0;
+    INLINE void add(V part) {
+        low = low + part;
+        if (++count % 16 == 0) {
+            middle = middle + low, low = V{};
+            if (count % 256 == 0) high = high + middle, middle = V{};
+        }
+    }
+    INLINE V total() const { return low + (middle + high); }
+};
+
+// ------------------------------------------------------------------ loops
+template <int L, class F> INLINE void for_lanes(i64 begin, i64 end, F f) {
+    i64 i = begin;
+    for (; i + L <= end; i += L) f(i, full());
+    if (i < end) f(i, (int)(end - i));
+}
+// Two vectors at a time.
+template <int L, class F> INLINE void for_lanes2(i64 begin, i64 end, F f) {
+    i64 i = begin;
+    for (; i + 2 * L <= end; i += 2 * L) f(i, full(), full());
+    if (i < end) f(i, (int)(end - i < L ? end - i : L), (int)(end - i < L ? 0 : end - i - L));
+}
+// The same for long bodies, which are then compiled once.
+template <int L> INLINE some up_to(i64 n) { return {(int)(n < 0 ? 0 : n < L ? n : L)}; }
+template <int L, class F> INLINE void for_lanes_once(i64 begin, i64 end, F f) {
+    for (i64 i = begin; i < end; i += L) f(i, up_to<L>(end - i));
+}
+template <int L, class F> INLINE void for_lanes2_once(i64 begin, i64 end, F f) {
+    for (i64 i = begin; i < end; i += 2 * L) f(i, up_to<L>(end - i), up_to<L>(end - i - L));
+}
+template <int k> struct slot { static constexpr int n = k; };
+// Four iterations at a time, each with accumulators of its own.
+template <int L, class F> INLINE void for_lanes4(i64 begin, i64 end, F f) {
+    i64 i = begin;
+    for (; i + 4 * L <= end; i += 4 * L) f(i, full(), slot<0>()), f(i + L, full(), slot<1>()), f(i + 2 * L, full(), slot<2>()), f(i + 3 * L, full(), slot<3>());
+    for (; i + L <= end; i += L) f(i, full(), slot<0>());
+    if (i < end) f(i, (int)(end - i), slot<1>());
+}
+// Groups of n vectors, each of which `each` hands on as a slot.
+template <int size> struct group { static constexpr int n = size; };
+template <int k = 0, int size, class F> INLINE void each(group<size> g, F f) {
+    f(slot<k>());
+    if constexpr (k + 1 < size) each<k + 1>(g, f);
+}
+template <int L, int n, class F> INLINE void for_groups(i64 begin, i64 end, F f) {
+    i64 i = begin;
+    if constexpr (n > 1) for (; i + n * L <= end; i += n * L) f(i, full(), group<n>());
+    for (; i + L <= end; i += L) f(i, full(), group<1>());
+    if (i < end) f(i, (int)(end - i), group<1>());
+}
+INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
