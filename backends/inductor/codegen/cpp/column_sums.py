@@ -102,7 +102,7 @@ class ColumnSums(Body):
         self.open_lanes(f"for_groups<L, {group}>(block, edge", "const i64 first, auto m, auto group")
         for a in accumulators:
             self.line(f"{a.type} {a.name}[group.n];")
-        each = "each(group, [&](auto u) __attribute__((always_inline)) {"
+        each = "each_of(group, [&](auto u) __attribute__((always_inline)) {"
         for a in accumulators:
             self.line(f"{each} {a.name}[u.n] = {a.initial()}; }});")
         self.open(f"for (i64 {name} = chunk; {name} < least(chunk + {chunk}, {self._size(v)}); ++{name})")
@@ -117,7 +117,7 @@ class ColumnSums(Body):
         lane = self.kernel.outer[-1]
         before = self.scope()
         self._emit(stage, frozenset((lane,)))
-        self.open_lanes("each(group", "auto u")
+        self.open_lanes("each_of(group", "auto u")
         self.line(f"const i64 {self._name(lane)} = first + u.n * L;")
         self._v = lane
         self._emit(stage, frozenset())

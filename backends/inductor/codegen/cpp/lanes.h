@@ -100,11 +100,11 @@ template <int L, class F> INLINE void for_lanes4(i64 begin, i64 end, F f) {
     for (; i + L <= end; i += L) f(i, full(), slot<0>());
     if (i < end) f(i, (int)(end - i), slot<1>());
 }
-// Groups of n vectors, each of which `each` hands on as a slot.
+// Groups of n vectors, each of which `each_of` hands on as a slot.
 template <int size> struct group { static constexpr int n = size; };
-template <int k = 0, int size, class F> INLINE void each(group<size> g, F f) {
+template <int k = 0, int size, class F> INLINE void each_of(group<size> g, F f) {
     f(slot<k>());
-    if constexpr (k + 1 < size) each<k + 1>(g, f);
+    if constexpr (k + 1 < size) each_of<k + 1>(g, f);
 }
 template <int L, int n, class F> INLINE void for_groups(i64 begin, i64 end, F f) {
     i64 i = begin;
