@@ -151,7 +151,8 @@ def _formatted(value: VariableTracker, tx: Tracer, spec: str) -> VariableTracker
     cls = value.python_type()
     if spec and tx.classes.lookup(cls, "__format__") is object.__format__:
         tx.raise_error(TypeError, f"unsupported format string passed to {type_name(cls)}.__format__")
-    return tx.texts.format_value(tx.texts.to_text(value, "s"), "", spec)
+    text = tx.texts.to_text(value, "s")  # may be of a subclass, and stays so (object.__format__)
+    return tx.texts.format_value(text, "", spec) if spec else text
 
 
 @_formatted.register(TensorVariable)
