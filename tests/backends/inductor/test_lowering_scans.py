@@ -34,7 +34,7 @@ def long(shape, d):
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax", "cummin"])
 def test_exact(check_many, data, name, dtype):
     cases = []
-    for shape in SHAPES:
+    for shape in SHAPES[:: 1 if dtype in (torch.float32, torch.float16, torch.int64) else 2]:
         for layout, laid in LAYOUTS.items():
             x = data.random(*shape, dtype=dtype, scale=1.2)
             made = laid(x)
