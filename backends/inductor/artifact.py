@@ -42,7 +42,7 @@ kept_memory.follow_settings()
 _numbers = itertools.count()
 
 NO_LAUNCHERS: Mapping[str, Any] = types.MappingProxyType({})
-_HEADER_LEFT_OUT = "// vec.h, lanes.h and threads.h stand here; DYNAMO_LITE_LOGS=+output_code shows it\n"
+_HEADER_LEFT_OUT = "// vec.h, lanes.h and threads.h stand here; DYNAMO_LITE_LOGS=+output_code shows them\n"
 
 Call = Callable[..., tuple[Any, ...]]
 

@@ -38,7 +38,7 @@ def has_symbols(args: Any, kwargs: Any) -> bool:
     return any(map(_is_symbolic, args)) or bool(kwargs) and any(map(_is_symbolic, kwargs.values()))
 
 
-_OF_TORCH = "INTERNAL ASSERT FAILED"  # what torch says of a fault of its own
+_INTERNAL_ASSERT = "INTERNAL ASSERT FAILED"  # begins the text of torch's errors about faults of its own
 
 
 def _is_symbolic(value: Any) -> bool:
@@ -151,7 +151,7 @@ def for_these_sizes(mode: Any, static: Any, func: Any, args: Any, kwargs: Any, e
         no new tensors without gradients.
     """
     numbers = [n for n in _numbers((args, kwargs)) if is_symbolic(n)]
-    if not numbers or _OF_TORCH not in str(error) or static.effects_seen:
+    if not numbers or _INTERNAL_ASSERT not in str(error) or static.effects_seen:
         return NotImplemented
     twins: dict[int, FakeTensor] = {}
     expected = _without_symbols(static, func, args, kwargs, twins)

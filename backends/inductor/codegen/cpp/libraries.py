@@ -13,6 +13,7 @@ from pathlib import Path
 HEADERS = ("vec.h", "lanes.h", "threads.h")
 """What stands at the head of every file: vectors, tails and casts; lanes joined and loops over lanes; loops shared out
 to threads."""
+
 # By name, the files of which each is made, behind ``HEADERS`` and ``contraction.h``.
 LIBRARIES = {
     "products": ("tiles.h", "panels.h", "packed.h", "contraction.cpp", "alone.cpp"),

@@ -58,6 +58,7 @@ __attribute__((visibility("protected"), used)) Pause* dynamo_lite_pause = &own_p
 #endif
 INLINE i64 seen(const i64& x) { return __atomic_load_n(&x, __ATOMIC_RELAXED); }
 INLINE void see(i64& x, i64 value) { __atomic_store_n(&x, value, __ATOMIC_RELAXED); }
+// The least time so far; it rises by a sixteenth where a call takes longer than that, as machines change.
 INLINE i64 least_seen(i64 before, i64 took) { return before && before + before / 16 < took ? before + before / 16 : took; }
 static bool is_alone(const Seen& s, const Pause& p, i64 work, i64 now) {
     return now < seen(p.until) || now < seen(s.until) && seen(s.work) == work;

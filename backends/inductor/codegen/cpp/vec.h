@@ -96,8 +96,9 @@ template <class V, class M> INLINE mask_of<V> mask_for(M m) {
 template <class T> INLINE T sel(bool m, T a, T b) { return m ? a : b; }
 template <class M, class V, int = LANES(V)> INLINE V sel(M m, V a, V b) { return mask_for<V>(m) ? a : b; }
 
-// A value that GCC may not look behind. An integer of a float is what the processor makes of it, as in eager: to GCC, which
-// need not mind traps, one that becomes the same float type again is that float's trunc; of a NaN that it knows, it is 0.
+// An optimization barrier: the compiler knows nothing of the value it returns. Conversions of floats to integers stand
+// between two, so that the processor's instruction decides what NaN and numbers out of range become, as in eager. Without
+// them GCC folds (float)(int)x to trunc(x) under -fno-trapping-math, and the integer of a constant NaN to 0.
 #if defined(__aarch64__)
 #define VECTOR_REGISTER "+w"
 #else
@@ -113,13 +114,13 @@ constexpr int REGISTER_BYTES =
 #endif
 template <class V, int = LANES(V)> constexpr bool has_lanes(int) { return true; }
 template <class V> constexpr bool has_lanes(long) { return false; }
-template <class V> INLINE V as_it_is(V x) {
+template <class V> INLINE V opaque(V x) {
     if constexpr (!has_lanes<V>(0)) {
         if constexpr (is_float<V>) asm("" : VECTOR_REGISTER(x));
         else asm("" : "+r"(x));
     } else if constexpr (sizeof(V) < 16) {
 #pragma GCC unroll 4
-        for (int k = 0; k < LANES(V); ++k) x[k] = as_it_is((elem<V>)x[k]);
+        for (int k = 0; k < LANES(V); ++k) x[k] = opaque((elem<V>)x[k]);
     } else {
         typedef vec<elem<V>, (sizeof(V) < REGISTER_BYTES ? sizeof(V) : REGISTER_BYTES) / sizeof(elem<V>)> part;
         constexpr int count = sizeof(V) / sizeof(part);
@@ -132,16 +133,15 @@ template <class V> INLINE V as_it_is(V x) {
     return x;
 }
 
-// Through which integer a float becomes a narrow one.
+// The integer type through which a float is converted to a narrower one.
 template <class T> struct wide_int { typedef i32 type; };
 template <> struct wide_int<u8> { typedef i64 type; };
-template <> struct wide_int<u16> { typedef i64 type; };
 template <class T, class S> struct cast_one {
     static INLINE T of(S x) {
         if constexpr (!is_float<S> || is_float<T>) return (T)x;
         // As c10::convert does: a negative float becomes an unsigned integer through a signed one.
-        else if constexpr (sizeof(T) < 4) return (T)(typename wide_int<T>::type)as_it_is(x);
-        else return as_it_is((T)as_it_is(x));
+        else if constexpr (sizeof(T) < 4) return (T)(typename wide_int<T>::type)opaque(x);
+        else return opaque((T)opaque(x));
     }
 };
 template <class T, class V> INLINE auto to(V x) {
@@ -150,11 +150,11 @@ template <class T, class V> INLINE auto to(V x) {
     } else {
         typedef elem<V> S;
         if constexpr (is_float<S> && sizeof(T) < 4) {
-            return convert<T>(convert<typename wide_int<T>::type>(as_it_is(x)));
+            return convert<T>(convert<typename wide_int<T>::type>(opaque(x)));
         } else if constexpr (is_float<T> && sizeof(S) < 4) {
             return convert<T>(convert<i32>(x));
         } else if constexpr (is_float<S> && !is_float<T>) {
-            return as_it_is(convert<T>(as_it_is(x)));
+            return opaque(convert<T>(opaque(x)));
         } else {
             return convert<T>(x);
         }
