@@ -186,7 +186,8 @@ def _build(command: tuple[str, ...], flags: Sequence[str], source: str, path: Pa
         with log.phase("cpp_compile"):
             parts = parts_of(source, _side_by_side())
             objects = _objects(command, flags, parts, source_path, scratch) if len(parts) > 1 else (str(source_path),)
-            toolchain.run([*command, *flags, "-o", made, *objects], source_path, scratch)
+            before, behind = toolchain.link_options(command)
+            toolchain.run([*command, *before, *flags, "-o", made, *objects, *behind], source_path, scratch)
         try:
             body = private_files.read(made)
         except FileNotFoundError:

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import functools
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -21,6 +22,7 @@ from dynamo_lite import config, exc
 
 _SHOWN = 1 << 16  # bytes of what a compiler says
 _FAILING = ("cannot execute", "Killed", "out of memory", "Cannot allocate memory")  # it says so of itself
+_GCC = re.compile(r"(.*-)?g\+\+(-[0-9.]+)?")  # the names of GCC's driver, such as x86_64-linux-gnu-g++-12
 
 _worked: set[str] = set()
 _hanging: set[tuple[str, int | None]] = set()
@@ -72,6 +74,17 @@ def find() -> tuple[tuple[str, ...], str]:
         return _find(config.cpp_compiler, os.environ.get("PATH", os.defpath))
     except OSError as error:
         raise exc.CompilerMissing(config.cpp_compiler, str(error)) from error
+
+
+def link_options(command: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What stands before and behind the sources where a library is linked.
+
+    Kernels use nothing of the C++ library, and reading it is a third of the time that GCC takes to link one. Other
+    compilers, and commands with options or launchers of the user's own, link what they do by themselves.
+    """
+    if len(command) == 1 and _GCC.fullmatch(os.path.basename(os.path.realpath(command[0]))):
+        return ["-nodefaultlibs"], ["-lgomp", "-lm", "-lgcc", "-lc"]
+    return [], []
 
 
 def run(command: list[str], source: Path, scratch: str) -> None:

@@ -1,6 +1,7 @@
 """The folder of compiled kernels: content addressed, whole or not at all, shared by processes."""
 import logging
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -52,6 +53,38 @@ def test_built_once_and_found_again(folder, compiler_runs):
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert not [f for f in folder.rglob("*.tmp")]
     assert log.counters()["cache_hits"] >= 1
+
+
+NEEDS_LIBRARIES = """
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+extern "C" __attribute__((visibility("default"))) void run0(void **p, const __INT64_TYPE__ *s)
+{
+    const double x = omp_get_max_threads();
+    double y[8];
+    memset(y, 0, sizeof y + s[0]);
+    ((double *)p[0])[0] = lgamma(x) + pow(x, x) + expf(x) + y[(int)x % 8];
+    ((unsigned __int128 *)p[1])[0] /= (unsigned __int128)s[1];
+}
+"""
+
+
+@pytest.mark.parametrize("name, alone", [("g++", True), ("{here}/x86-gnu-g++-12.2", True), ("{here}/clang++", False),
+                                         ("{here}/own g++", False), ("g++ -DOWN", False), ("{here}/ccache g++", False)])
+def test_gcc_links_what_kernels_use_and_no_more(folder, tmp_path, monkeypatch, compiler_runs, name, alone):
+    program = shutil.which("g++")
+    for other in ("x86-gnu-g++-12.2", "clang++", "own g++"):
+        (tmp_path / other).write_text(f"#!/bin/sh\nexec {program} \"$@\"\n")
+        (tmp_path / other).chmod(0o700)
+    (tmp_path / "ccache").write_text('#!/bin/sh\nexec "$@"\n')
+    (tmp_path / "ccache").chmod(0o700)
+    # The linker refuses a library that leaves a name open.
+    monkeypatch.setattr(codecache, "build_flags", lambda simd: ("-O1", "-shared", "-fPIC", "-fopenmp", "-Wl,-z,defs"))
+    with config.patch(cpp_compiler=name.format(here=tmp_path)):
+        path = codecache.shared_library(NEEDS_LIBRARIES)
+    _runtime.load(str(path))
+    assert [("-nodefaultlibs" in command) for command, *_ in compiler_runs] == [alone]
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "foreign", "flipped"])
