@@ -29,14 +29,16 @@ help:
 install: $(STAMP)
 
 # torch comes first and exactly: the project's own range would fetch the newest build, with CUDA, several GB.
+# Modules are compiled on all processors, where pip compiles one after the other; those in the syntax of a later Python are not.
 # A change of the sources of extensions and of prebuilt libraries makes the stamp old, and both are built again.
 INDUCTOR := backends/inductor
 SOURCES  := $(wildcard dynamo_lite/*.c dynamo_lite/csrc/*.[ch] dynamo_lite/csrc/*/*.[ch] $(INDUCTOR)/*.[ch] \
     $(INDUCTOR)/prebuilt.py $(INDUCTOR)/codegen/cpp/libraries.py $(INDUCTOR)/codegen/cpp/*.h $(INDUCTOR)/codegen/cpp/*.cpp)
 $(STAMP): pyproject.toml setup.py $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet $(TORCH)
-	$(BIN)/python -m pip install --quiet -e ".[test,bench,dev]"
+	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet --no-compile $(TORCH)
+	$(BIN)/python -m pip install --quiet --no-compile -e ".[test,bench,dev]"
+	-$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null
 	touch $@
 
 demo: $(STAMP)

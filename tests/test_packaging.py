@@ -38,31 +38,32 @@ def run(*command, cwd, ok=True, **env):
 
 
 @pytest.fixture(scope="module")
-def wheel(tree, tmp_path_factory):
-    out = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(out), ".", cwd=tree)
-    (wheel,) = out.glob("*.whl")
-    return wheel
+def compiler(tmp_path_factory):
+    """A C++ compiler that gives out what the installed package's build has compiled: the same sources and flags.
 
-
-@pytest.fixture(scope="module")
-def compiler(wheel, tmp_path_factory):
-    """A C++ compiler that gives out what the wheel's build has compiled: the same sources, with the same flags.
-
-    Other builds find out where libraries go and what says so, and compile none again; what it does not have it refuses.
+    Other builds find out where libraries go and what says so, and compile none again; what is not there it compiles.
     """
-    folder = tmp_path_factory.mktemp("compiler")
-    zipfile.ZipFile(wheel).extractall(folder)
-    inductor = folder / "dynamo_lite" / "backends" / "inductor"
-    path = folder / "compiler"
+    path = tmp_path_factory.mktemp("compiler") / "compiler"
     path.write_text(f"""#!{sys.executable} -S
-import runpy, shutil, sys
+import os, pathlib, runpy, shutil, sys
 *flags, _, library, source = sys.argv[1:]
-name = runpy.run_path({str(inductor / "prebuilt.py")!r})["file_name"](open(source, encoding="utf-8").read(), flags)
-shutil.copy({str(inductor / "prebuilt")!r} + "/" + name, library)
+here = runpy.run_path({prebuilt.__file__!r})
+built = here["FOLDER"] / here["file_name"](pathlib.Path(source).read_text(encoding="utf-8"), flags)
+if not built.exists():
+    os.execvp("g++", ["g++", *sys.argv[1:]])
+shutil.copy(built, library)
 """)
     path.chmod(0o755)
     return str(path)
+
+
+@pytest.fixture(scope="module")
+def wheel(tree, compiler, tmp_path_factory):
+    out = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(out), ".", cwd=tree,
+        CXX=compiler)
+    (wheel,) = out.glob("*.whl")
+    return wheel
 
 
 def test_wheel_holds_the_package(wheel):

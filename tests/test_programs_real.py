@@ -3,6 +3,7 @@ for ever."""
 import functools
 
 import pytest
+import thorough
 import torch
 from programs_real import algorithms, models, training
 from torch.utils import _pytree as pytree
@@ -22,8 +23,14 @@ def compare(want, got, tolerance):
         torch.testing.assert_close(q, p, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def programs():
+    """All of them with kernels, some with the captured graph as it is: what is captured is the same."""
+    for turn, program in enumerate(PROGRAMS):
+        for backend in ["inductor_lite", *thorough.share(["eager"], turn, 3)]:
+            yield pytest.param(program, backend, id=f"{program.__name__}-{backend}")
+
+
+@pytest.mark.parametrize("program, backend", programs())
 def test_program(program, backend):
     dynamo_lite.reset()
     log.reset()

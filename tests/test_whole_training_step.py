@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import copy
-import os
 import types
 
 import pytest
+import thorough
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -167,14 +167,13 @@ def run(step, make_inputs, model, steps=STEPS):
 
 def steps():
     """Each variant with both optimizers: the MLP with both, one of the larger models by turns with either.
-    DYNAMO_LITE_STEPS=all: all of them with both."""
-    every = os.environ.get("DYNAMO_LITE_STEPS") == "all"
+    DYNAMO_LITE_TESTS=all: all of them with both."""
     for number, variant in enumerate(VARIANTS):
         for place, build in enumerate(MODELS):
             turn = number % 2 == place % 2
             either = OPTIMIZERS[number // 2 % 2]
             for optimizer in OPTIMIZERS:
-                if build is mlp or turn and optimizer is either or every:
+                if build is mlp or turn and optimizer is either or thorough.ALL:
                     yield pytest.param(build, variant, optimizer, marks=[pytest.mark.slow] if build is not mlp else [],
                                        id=f"{build.__name__}-{variant.__name__}-{optimizer.__name__}")
 

@@ -1,7 +1,7 @@
 """Every program of the zoo through the real compiler: not interrupted, at each instruction in turn, at all of them.
 
 What a caller can see is as in plain Python: the result, what is printed, the arguments afterwards, exceptions with
-their lines, cause and context. By default a sample of the places is tried; `DYNAMO_LITE_ZOO=all` tries every one.
+their lines, cause and context. By default a sample of the places is tried; `DYNAMO_LITE_TESTS=all` tries every one.
 """
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
+import thorough
 import torch
 
 sys.path.insert(0, os.path.dirname(__file__))
@@ -26,8 +27,7 @@ from dynamo_lite.bytecode.instructions import decode
 from dynamo_lite.frame.eval_frame import make_hook
 from dynamo_lite.frame.request import Settings
 
-ALL = os.environ.get("DYNAMO_LITE_ZOO") == "all"
-pytestmark = [pytest.mark.timeout(3600)] if ALL else []
+pytestmark = [pytest.mark.timeout(3600)] if thorough.ALL else []
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def compiled(fn: FunctionType, break_at: Callable[[CodeType, int], bool] | None 
 
 def places(fn: FunctionType) -> list[int]:
     points = break_points(fn.__code__)
-    if ALL:
+    if thorough.ALL:
         return points
     step = max(1, len(points) // 4)
     return points[zlib.crc32(fn.__qualname__.encode()) % step :: step]
@@ -98,5 +98,5 @@ def test_a_break_before_each_instruction(name: str, values: str) -> None:
 def test_one_instruction_at_a_time(name: str, values: str) -> None:
     fn = BY_NAME[name]
     call = compiled(fn, lambda code, i: code is fn.__code__)
-    for args in arguments(name, values) if ALL else arguments(name, values)[:2]:
+    for args in arguments(name, values) if thorough.ALL else arguments(name, values)[:2]:
         same(call, outcome(fn, args), args)

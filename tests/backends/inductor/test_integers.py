@@ -2,6 +2,7 @@
 import operator
 
 import pytest
+import thorough
 import torch
 
 import dynamo_lite
@@ -28,11 +29,12 @@ def raised(function, *args):
         return error
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32, torch.int64, torch.bool], ids=str)
-def test_numbers_that_do_not_fit(dtype):
+@pytest.mark.parametrize(
+    "turn, dtype", enumerate([torch.uint8, torch.int8, torch.int32, torch.int64, torch.bool]), ids=str)
+def test_numbers_that_do_not_fit(turn, dtype):
     ends = (0, 1) if dtype is torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
     a = torch.tensor([0, 1, *ends] + [2, 3, 5, 7, 100] * (dtype is not torch.bool) + [1] * 31).to(dtype)
-    for number in NUMBERS:
+    for number in thorough.share(NUMBERS, turn):
         want = {name: raised(operation, a, number) for name, operation in OPERATIONS.items()}
         fine = [name for name, value in want.items() if isinstance(value, torch.Tensor)]
         operations = [OPERATIONS[name] for name in fine]

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import pytest
+import thorough
 import torch
 import torch.nn.functional as F
 
@@ -83,8 +84,8 @@ def test_functions(name, check_many, data):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
+    "turn, name",
+    enumerate([
         "add",
         "sub",
         "mul",
@@ -106,16 +107,17 @@ def test_functions(name, check_many, data):
         "bitwise_or",
         "bitwise_xor",
         "copysign",
-    ],
+    ]),
 )
-def test_exact_binary(name, check_many, data):
+def test_exact_binary(turn, name, check_many, data):
     fn = getattr(torch, name)
     x, y = data.special.repeat(16), data.special.repeat_interleave(16)
     cases = [(f"{name} special {d}", fn, [x.to(d), y.to(d)]) for d in FLOATS]
     for a, b in itertools.product((torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool), repeat=2):
         cases.append((f"{name} {a} {b}", fn, [data.random(4, 5, 33, dtype=a), data.random(5, 1, dtype=b)]))
-    for number in (2, 0.3, True, -3, 0):
-        for d in (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool):
+    dtypes = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool)
+    for row, number in enumerate((2, 0.3, True, -3, 0)):
+        for d in thorough.share(dtypes, turn + row):
             cases.append((f"{name} {d} {number}", lambda x, n=number: fn(x, n), [data.random(5, 33, dtype=d)]))
     check_many([c for c in cases if works(c[1], *c[2])])
 

@@ -2,6 +2,7 @@
 import math
 
 import pytest
+import thorough
 import torch
 import torch.nn.functional as F
 
@@ -41,10 +42,13 @@ def outcome(f, *args):
         return type(e), str(e)
 
 
-@pytest.mark.parametrize("name", MASKED)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.uint8, torch.int8, torch.int32])
-@pytest.mark.parametrize("number", [1e9, math.inf, 300, -1, -1.0])
-def test_number_that_does_not_fit(name, dtype, number):
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.uint8, torch.int8, torch.int32]
+
+
+@pytest.mark.parametrize("name, number, dtype", [
+    (name, number, dtype) for row, name in enumerate(MASKED)
+    for turn, number in enumerate((1e9, math.inf, 300, -1, -1.0)) for dtype in thorough.share(DTYPES, row + turn)])
+def test_number_that_does_not_fit(name, number, dtype):
     if name == "hardtanh" and dtype is torch.uint8:
         pytest.skip("compiled, it is an assertion of torch's own with another text")
     f = MASKED[name]

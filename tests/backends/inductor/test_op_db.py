@@ -1,10 +1,10 @@
 """torch's own sample inputs for every operator, as far as generated code computes them: results are eager's."""
 
-import os
 import sys
 import types
 
 import pytest
+import thorough
 import torch
 import torch.utils._pytree as pytree
 
@@ -20,7 +20,7 @@ if "expecttest" not in sys.modules:
     sys.modules["expecttest"] = types.SimpleNamespace(TestCase=object, assert_expected_inline=None)
 op_db = pytest.importorskip("torch.testing._internal.common_methods_invocations").op_db
 
-SAMPLES = int(os.environ.get("DYNAMO_LITE_SAMPLES", "2"))
+SAMPLES = 5 if thorough.ALL else 2
 # Contents that nothing determines, or that the operator draws with a seed of its own.
 SKIPPED = {
     "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "bernoulli", "cauchy",

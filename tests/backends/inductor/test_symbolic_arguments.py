@@ -1,6 +1,7 @@
 """Operators whose whole-number arguments are symbols while the sizes of their inputs are fixed, or are symbols, too:
 values, strides and gradients as in eager."""
 import pytest
+import thorough
 import torch
 import torch.nn.functional as F
 
@@ -65,7 +66,8 @@ OPERATORS = {
 }
 
 
-@pytest.mark.parametrize("grad", [False, True])
+# Gradients need the values, too.
+@pytest.mark.parametrize("grad", thorough.share([False, True], 1))
 @pytest.mark.parametrize("number, name", enumerate(OPERATORS), ids=OPERATORS)
 def test_an_argument_is_a_symbol(number, name, grad):
     fixed = grad == number % 2  # sizes that are numbers with gradients or without, by turns
