@@ -36,13 +36,13 @@ from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, OutputAlias, 
 from dynamo_lite.backends.aot.mutation import argument_at, functional_form
 from dynamo_lite.backends.aot.operation_kinds import KEPT_COMPOSITES, LIFTS, is_factory, kind_of
 from dynamo_lite.backends.aot.output_aliasing import alias_outputs
+from dynamo_lite.runtime import casts_inside
 from dynamo_lite.runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
 from dynamo_lite.runtime.storage_extent import storage_extent
 
 aten = torch.ops.aten
 Decompositions = dict[Any, Callable[..., Any]]
 
-_COMPOSITE_KEY = torch._C.DispatchKey.CompositeImplicitAutograd
 _FILLS = frozenset({aten.fill_.Scalar, aten.fill_.Tensor, aten.zero_.default})
 _RANDOM_FILLS = frozenset(
     getattr(packet, overload)
@@ -185,6 +185,7 @@ class Recorder(TorchDispatchMode):
         self._origin: Node | None = None
         self._insert_constants_after: Node | None = None
         self._default_dtype = torch.get_default_dtype()
+        self._casts: tuple[casts_inside.Key, ...] = ()  # those of autocast that hold within the operation at hand
 
     # ------------------------------------------------------------ inputs and the walk over the captured graph
     def add_inputs(self, gm: GraphModule, example_inputs: list[Any]) -> None:
@@ -214,6 +215,7 @@ class Recorder(TorchDispatchMode):
             if node.op == "output":
                 results = args[0]
                 return tuple(results) if isinstance(results, (tuple, list)) else (results,)
+            self._casts = casts_inside.keys()
             if node.op == "call_function" and node.target not in _WITHOUT_GRADIENT:
                 env[node] = node.target(*args, **kwargs)
             else:
@@ -252,6 +254,20 @@ class Recorder(TorchDispatchMode):
     # ------------------------------------------------------------ dispatch
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if not self._casts or func.namespace == "prim":
+            return self._dispatch(func, args, kwargs)
+        casts = self._casts
+        if kind_of(func) == "composite" and not casts_inside.are_cast(func, (args, kwargs)):
+            # Not by a decomposition of ours: what aten's own kernel calls is cast.
+            with self, casts_inside.on(casts):
+                return casts_inside.take_apart(func, args, kwargs, self._decomposes_in_python((args, kwargs)))
+        self._casts = ()
+        try:
+            return self._dispatch(func, args, kwargs)
+        finally:
+            self._casts = casts
+
+    def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func.namespace == "prim":
             return func(*args, **kwargs)
         if func in _NUMBERS_OF_LAYOUT:
@@ -276,11 +292,8 @@ class Recorder(TorchDispatchMode):
                 return result
             kind = "composite"
         if kind == "composite":
-            in_python = func.py_kernels.get(_COMPOSITE_KEY) if self._decomposes_in_python((args, kwargs)) else None
             with self:
-                if in_python is not None:
-                    return in_python(*args, **kwargs)
-                return func._op_dk(_COMPOSITE_KEY, *args, **kwargs)
+                return casts_inside.take_apart(func, args, kwargs, self._decomposes_in_python((args, kwargs)))
         if kind not in _RECORDED:
             raise CannotFunctionalize(f"{func} changes which memory a tensor uses")
         return _RECORDED[kind](self, func, args, kwargs)

@@ -76,5 +76,11 @@ def _product_is_faster(grad_output: Tensor, weight: Tensor) -> bool:
 
 
 def _plain(*tensors: Tensor) -> bool:
-    """Whether these are dense float tensors of images, in the layout that a matrix product is read from."""
-    return all(t.dtype is torch.float32 and t.is_contiguous() and t.dim() in (3, 4, 5) and t.numel() for t in tensors)
+    """Whether these are dense float tensors of images, in the layout that a matrix product is read from.
+
+    With one channel or one pixel they may be laid out with the channels last as well. The strides tell, and the
+    library lays its results out by them.
+    """
+    return all(
+        t.dtype is torch.float32 and t.dim() in (3, 4, 5) and t.numel() and t.is_contiguous()
+        and t.stride(-1) == 1 and t.stride(1) == math.prod(t.shape[2:]) for t in tensors)

@@ -295,7 +295,7 @@ class OutputGraph:
         if made is not None:
             return made, False
         try:
-            with mode, mode.called_again(), log.phase("fake_tensors"):
+            with mode.casting(), mode, mode.called_again(), log.phase("fake_tensors"):
                 if op == "call_method":
                     result = getattr(args[0], target)(*args[1:], **kwargs)
                 else:

@@ -64,3 +64,22 @@ def test_chosen_for_large_weights_on_small_images():
 
     assert chosen(4, 512, 512, 2, 3) and chosen(4, 256, 512, 2, 3)
     assert not chosen(4, 64, 64, 16, 3) and not chosen(32, 3, 64, 112, 7)
+
+
+@pytest.mark.parametrize("channels, size, kernel", [(2, 1, 1), (1, 4, 3), (3, 1, 1), (1, 1, 1), (4, 1, 3)])
+@pytest.mark.parametrize("last", [False, True])
+def test_strides_tell_the_layout_of_one_channel_or_one_pixel(monkeypatch, channels, size, kernel, last):
+    monkeypatch.setattr(convolution, "_product_is_faster", lambda *_: True)
+    layout = torch.channels_last if last else torch.contiguous_format
+    layer = torch.nn.Conv2d(channels, 512, kernel, padding=kernel // 2).to(memory_format=layout)
+
+    def results(call):
+        layer.zero_grad()
+        x = torch.ones(2, channels, size, size).contiguous(memory_format=layout).requires_grad_()
+        y = call(x)
+        y.square().sum().backward()
+        return [y, x.grad, layer.weight.grad, layer.bias.grad]
+
+    for want, got in zip(results(layer), results(dynamo_lite.compile(layer))):
+        assert got.stride() == want.stride()
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
