@@ -1,7 +1,8 @@
 """A program run in plain Python and compiled, call by call, and where what can be seen differs.
 
 A program is source text that defines ``f`` and ``arguments(i)``, and may define ``change(i)``, which runs before call
-*i*. Each of the two runs executes the source afresh, so that neither sees the other's globals.
+*i*, and ``after(result)``, which runs behind it in plain Python and gives more to be seen. Each of the two runs
+executes the source afresh, so that neither sees the other's globals.
 
 Invariant: a reported difference is the compiler's. Programs whose results plain Python doesn't repeat, or whose
 results jump when the arguments change in their last digits (a comparison of sums that are equal but for rounding),
@@ -49,6 +50,7 @@ class Options:
     Attributes:
         in_handler: whether calls of odd numbers are made while an exception is handled.
         exact: whether numbers are to be the same to the last bit with any backend.
+        within: how far numbers may be apart otherwise, relative to the largest beside them.
     """
 
     backend: str = "eager"
@@ -58,10 +60,11 @@ class Options:
     calls: tuple[int, ...] = CALLS
     in_handler: bool = False
     exact: bool = False
+    within: float = 2e-4
 
     @property
     def tolerance(self) -> float:
-        return 0.0 if self.exact or self.backend == "eager" else 2e-4
+        return 0.0 if self.exact or self.backend == "eager" else self.within
 
 
 @dataclasses.dataclass
@@ -158,6 +161,8 @@ class Program:
                 ("printed", ADDRESS.sub("0x", printed.getvalue()))]
         with torch.enable_grad():
             seen.append(("gradients", gradients(observer.differentiable, leaves)))
+            if "after" in self.scope:
+                seen.append(("after", observer.see(self.scope["after"](result))))
         return seen
 
 

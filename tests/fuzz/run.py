@@ -22,12 +22,12 @@ from .watch import Watch
 HANG = 300.0    # seconds of the processor's time for one program, its compiles included, or without any of it
 OWN = "import dynamo_lite\n"    # a program's own part begins behind the imports that all have in common
 MANY = 20       # seeds; of so many, plain Python runs nine in ten
-KINDS = ("programs", "environments", "shapes", "numbers", "values")
+KINDS = ("programs", "environments", "shapes", "numbers", "values", "networks")
 
 
 def plan(kind: str, seed: int) -> tuple[str, Any]:
     """The program of a seed and how it is compiled; a seed decides both."""
-    from . import environments, harness, numbers, programs, shapes, values
+    from . import environments, harness, networks, numbers, programs, shapes, values
 
     # One in four through the compiling backend, where a program takes ten times as long.
     backend = "inductor_lite" if seed % 4 == 3 else "eager"
@@ -48,6 +48,12 @@ def plan(kind: str, seed: int) -> tuple[str, Any]:
         dynamic = True if seed % 3 == 0 else None
         return values.program(seed), harness.Options(
             "inductor_lite", dynamic=dynamic, calls=tuple(range(values.STEPS)), exact=True)
+    if kind == "networks":
+        under = ("training", "training", "autocast", "inference_mode", "no_grad")[seed % 5]
+        within = 0.1 if under in ("autocast", "inference_mode") else 2e-3
+        return networks.program(seed, under), harness.Options(
+            "inductor_lite", dynamic=(None, None, True, False)[seed % 4], calls=tuple(range(networks.STEPS)),
+            within=within)
     if kind == "environments":
         return environments.program(seed), options
     return programs.program(seed, breaks=seed % 2 == 1, grad=grad), options
