@@ -20,7 +20,7 @@ from ..interpreter.translator import StackMark, Translator
 from ..output.codegen import Plan
 from ..output.output_graph import OutputGraph
 from ..variables.base import MISSING, LazyVariable, VariableTracker
-from ..variables.finalization import finalizables_in, held_by, may_be_finalized
+from ..variables.finalization import finalizables_in, held_by, may_be_finalized, points_weakly
 from ..variables.objects.classes import MadeClassVariable
 from ..variables.objects.weakrefs import WeakrefVariable
 from .descriptions import place
@@ -194,6 +194,7 @@ def _locals_to_keep(frame: Frame, tx: Translator, live: frozenset[str]) -> froze
     dead |= {n: contents for n, contents in cells.items() if contents is not MISSING}
     kept: set[str] = set()
     seen_outside: dict[int, VariableTracker] | None = None
+    points = False
     for name, value in dead.items():
         if isinstance(value, MadeClassVariable):
             kept.add(name)  # its bases know of it
@@ -206,14 +207,21 @@ def _locals_to_keep(frame: Frame, tx: Translator, live: frozenset[str]) -> froze
         if any(t.source is not None and finalizables_in(t.value) for t in parts.values()):
             kept.add(name)
             continue
-        made = [key for key, part in parts.items() if may_be_finalized(part)]
-        if made and seen_outside is None:
-            seen_outside = held_by(effects, _visible(tx, live))
-            pointed_at = [r.referent for r in seen_outside.values() if isinstance(r, WeakrefVariable)]
-            seen_outside |= held_by(effects, pointed_at)  # plain Python sees whether they are still there
-        if seen_outside is not None and any(key in seen_outside for key in made):
+        if seen_outside is None:
+            seen_outside, points = _seen_outside(tx, live)
+        if any(key in seen_outside and may_be_finalized(part, points) for key, part in parts.items()):
             kept.add(name)
     return frozenset(kept)
+
+
+def _seen_outside(tx: Translator, live: Collection[str]) -> tuple[dict[int, VariableTracker], bool]:
+    """What plain Python can get hold of from a break on, by the ids of trackers, and whether it has or can make weak
+    references to that."""
+    effects = tx.output.effects
+    seen = held_by(effects, _visible(tx, live))
+    pointed_at = [r.referent for r in seen.values() if isinstance(r, WeakrefVariable)]
+    points = bool(pointed_at) or any(map(points_weakly, seen.values()))
+    return seen | held_by(effects, pointed_at), points
 
 
 def _visible(tx: Translator, live: Collection[str]) -> Iterator[VariableTracker]:

@@ -15,7 +15,7 @@ from .._eval_frame import GuardedCode
 from .._guards import GuardProgram, tensor_spec
 from ..guards import Guard
 from ..guards.failures import GuardFailure, explain_failure, value_of_step
-from ..guards.source import LocalSource, SizeSource, StrideSource, TypeAttrSource
+from ..guards.source import LocalSource, SizeSource, StrideSource, TypeAttrSource, found_in_bases
 from ..rules.torch_marks import setting
 from ..variables.tensors.symbolic_sizes import APART, SizesLearned
 from . import changed_values, kept_sizes, stance
@@ -119,8 +119,7 @@ def _changed_class_data(guards: Iterable[Guard]) -> set[Any]:
     for guard in guards:
         if guard.kind == "class_version":
             cls = guard.source.value  # type: ignore[attr-defined]
-            now = {name: next((b.__dict__[name] for b in cls.__mro__ if name in b.__dict__), None)
-                   for name, _ in guard.expected[0]}
+            now = {name: found_in_bases(cls, name, None) for name, _ in guard.expected[0]}
             found.update(TypeAttrSource(guard.source, name).key for name, before in guard.expected[0]
                          if now[name] is not before)
     return found

@@ -17,6 +17,7 @@ import torch
 from .._guards import GLOBAL_STATE_FIELDS, MISSING, GuardProgram, current_global_state, tensor_spec
 from ..symbols.environment import HIGHEST
 from .guard import BECAUSE, because, dims_in_words
+from .source import found_in_bases
 
 Frame = tuple[tuple[Any, ...], Any, dict[str, Any], dict[str, Any]]
 
@@ -293,7 +294,7 @@ def _bound_failure(name: str, value: Any) -> GuardFailure:
 def _class_failure(name: str, value: Any, pairs: Sequence[tuple[str, Any]]) -> GuardFailure:
     cls = value if isinstance(value, type) else type(value)
     for attribute, before in pairs:
-        now = next((base.__dict__[attribute] for base in cls.__mro__ if attribute in base.__dict__), MISSING)
+        now = found_in_bases(cls, attribute, MISSING)
         if now is not before:
             what = "is gone" if now is MISSING else "is new" if before is MISSING else "is another"
             return GuardFailure(f"{_class(cls)}.{attribute} {what}", "change classes before the first call")

@@ -13,6 +13,17 @@ from typing import Any, ClassVar
 
 import torch
 
+# A class's own dict and its bases, whatever its metaclass makes of these names.
+OWN_DICT: Callable[[type], Any] = type.__dict__["__dict__"].__get__
+BASES: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+
+
+def found_in_bases(cls: type, name: str, default: Any) -> Any:
+    """What a class or a base of it has under a name as the interpreter looks it up, whatever a metaclass makes of
+    ``__dict__`` and ``__mro__``."""
+    dicts = map(OWN_DICT, BASES(cls))
+    return next((own[name] for own in dicts if name in own), default)
+
 
 class PathKey:
     """The identity of a path, hashed once: paths are long, and every guard looks its path up."""

@@ -9,7 +9,7 @@ import operator
 import types
 from typing import Any
 
-from ..guards.source import AttrSource, ConstSource
+from ..guards.source import BASES, OWN_DICT, AttrSource, ConstSource, found_in_bases
 from ..rules.trace_rules import is_library
 from ..variables.base import MISSING, VariableTracker, realized, type_name, unsupported
 from ..variables.constant import ConstantVariable
@@ -161,9 +161,9 @@ class Classes(Part):
         if not self.tx.output.guards.has_class(cls) and has_odd_keys(cls):
             what = f"{cls.__qualname__}.{name}, in a class whose dict has keys that are no strings"
             unsupported("unsupported_attribute", what)
-        for base in cls.__mro__:
-            if name in base.__dict__:
-                value = base.__dict__[name]
+        for own in map(OWN_DICT, BASES(cls)):
+            if name in own:
+                value = own[name]
                 if data and is_dynamic_data(self.tx, cls, name, value):
                     self.tx.guard(class_attribute_source(cls, name), "type_is", type(value))
                 else:
@@ -182,14 +182,13 @@ class Classes(Part):
 
     def _guard_class(self, cls: type, name: str, value: Any) -> None:
         if is_stand_in(cls):
-            for base in cls.__mro__:
-                if is_stand_in(base) and name not in base.__dict__:
+            for base in BASES(cls):
+                if is_stand_in(base) and name not in OWN_DICT(base):
                     continue
                 if is_stand_in(base):
                     return
-                self._guard_class(base, name, next((b.__dict__[name] for b in base.__mro__ if name in b.__dict__),
-                                                   MISSING))
-                if name in base.__dict__:
+                self._guard_class(base, name, found_in_bases(base, name, MISSING))
+                if name in OWN_DICT(base):
                     return
             return
         # Classes written in C do not change.
@@ -201,7 +200,7 @@ class Classes(Part):
     def guard_mro(self, cls: type) -> None:
         """Requires that a class has the bases that it has."""
         if is_stand_in(cls):
-            for base in cls.__mro__:
+            for base in BASES(cls):
                 if not is_stand_in(base):
                     self.guard_mro(base)
         elif cls.__flags__ & (1 << 9) and not is_library(cls.__module__):
@@ -209,7 +208,7 @@ class Classes(Part):
 
     def builtin_attribute(self, owner: VariableTracker, cls: type, name: str) -> VariableTracker:
         """An attribute that a builtin object has from its class."""
-        attribute = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), MISSING)
+        attribute = found_in_bases(cls, name, MISSING)
         if cls.__flags__ & (1 << 9):
             self.lookup(cls, name)
         if attribute is MISSING:

@@ -123,7 +123,9 @@ def _new_plain(
 def _new_value(
     tx: Tracer, cls: type, native: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
-    return tx.construction.construct(ClassVariable(native), args, kwargs)
+    made = tx.construction.construct(ClassVariable(native), args, kwargs)
+    # A special method may give one of another class that derives from the builtin.
+    return made.content if isinstance(made, ObjectVariable) and made.content is not None else made
 
 
 @constructs_classes_of(enum.EnumMeta)

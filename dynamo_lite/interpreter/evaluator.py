@@ -4,7 +4,6 @@ Invariant: a method gives what CPython would give for the real values, or raises
 """
 from __future__ import annotations
 
-import collections
 import functools
 import operator
 import re
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from ..exc import Unsupported
-from ..guards.source import ConstSource, Source
+from ..guards.source import ConstSource, Source, found_in_bases
 from ..output.output_graph import OutputGraph
 from ..rules.table import decide
 from ..variables.base import ObservedException, VariableTracker, realized, unsupported
@@ -177,9 +176,12 @@ class Evaluator(_Base):
         owner, rest = args[0], args[1:]
         name = method.__name__
         content = owner.content
-        kept_apart = (content or owner).cls is collections.OrderedDict
-        if kept_apart and method.__objclass__ is dict and name in vars(collections.OrderedDict):
-            unsupported("unsupported_method", f"dict.{name}() of {owner.describe()}, which keeps an order of its own")
+        held = content or owner
+        if isinstance(held, (*BUILTIN_CONTENT, ConstantVariable)) and name != "__new__":
+            cls = held.python_type()
+            if cls is not method.__objclass__ and found_in_bases(cls, name, method) is not method:
+                what = f"{method.__objclass__.__name__}.{name}() of {owner.describe()}, of a class with its own"
+                unsupported("unsupported_method", what)
         if isinstance(owner, ObjectVariable):
             return self.construction.call_native_method(owner, name, method, rest, kwargs)
         if content is None and not issubclass(owner.python_type(), method.__objclass__):

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..bytecode.emit import Emitter, in_order
 from ..exc import Unsupported
-from ..guards.source import ConstSource, GlobalsSource, LocalSource, Source
+from ..guards.source import BASES, ConstSource, GlobalsSource, LocalSource, Source, found_in_bases
 from ..variables.base import MISSING, LazyVariable, VariableTracker
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
@@ -397,7 +397,7 @@ def replace_dict(target: dict[Any, Any], entries: tuple[tuple[Any, Any], ...]) -
 def change_dict(target: dict[Any, Any], steps: tuple[tuple[Any, ...] | None, ...]) -> None:
     """Does to a dict what was done in the trace, step by step: stores a key with a value, deletes a key, removes the
     last entry (a step of no elements), or all (None)."""
-    base: Any = next(cls for cls in type(target).__mro__ if not cls.__flags__ & (1 << 9))
+    base: Any = next(cls for cls in BASES(type(target)) if not cls.__flags__ & (1 << 9))
     done = (base.popitem, base.__delitem__, base.__setitem__)
     for step in steps:
         if step is None:
@@ -418,7 +418,7 @@ def set_attribute(target: Any, name: str, value: Any) -> None:
 
 
 def _store_past_class(target: Any, name: str, value: Any) -> None:
-    attribute = next((c.__dict__[name] for c in type(target).__mro__ if name in c.__dict__), None)
+    attribute = found_in_bases(type(target), name, None)
     if attribute is not None and hasattr(type(attribute), "__set__"):
         type(attribute).__set__(attribute, target, value)  # a slot
     else:
@@ -431,7 +431,7 @@ def delete_attribute(target: Any, name: str) -> None:
     if name in own:
         del own[name]
         return
-    slot = next((c.__dict__[name] for c in type(target).__mro__ if name in c.__dict__), None)
+    slot = found_in_bases(type(target), name, None)
     if hasattr(type(slot), "__delete__"):
         with contextlib.suppress(AttributeError):
             object.__delattr__(target, name)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import types
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..exc import Unsupported
 from ..guards import GuardSet
-from ..guards.source import DictItemSource, LocalSource, Source
+from ..guards.source import BASES, OWN_DICT, DictItemSource, LocalSource, Source
 from ..variables.base import MISSING, IteratorVariable, VariableTracker, instance_dict, realized
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
@@ -55,6 +55,7 @@ class SideEffects:
         self._class_names: set[str] = set()  # of these attributes
         self.watch = Watch()
         self._proxied: list[Any] = []
+        self._behind_calls: dict[int, Any] = {}  # what deferred calls may change, by id
         self._iterated: list[tuple[Any, Source]] = []  # lists that are no trackers
         self.cells: list[CellVariable] = []  # of functions that the trace evaluates
         self.epoch = 0
@@ -67,6 +68,8 @@ class SideEffects:
 
     def track(self, value: Any, tracker: VariableTracker) -> VariableTracker:
         """Remembers that `tracker` stands for `value`, which is kept alive so that its id stays its own."""
+        if id(value) in self._behind_calls:
+            raise Unsupported("side_effect_unsupported", f"{tracker.describe()}, which a call before may have changed")
         self._trackers[id(value)] = (value, tracker)
         return tracker
 
@@ -118,6 +121,24 @@ class SideEffects:
             self._touched = outer
 
     # -- changes
+    def changed_objects(self) -> Iterator[Any]:
+        """The objects from outside of which attributes or contents are changed, and the dicts of changed globals."""
+        changed = (*(tracker for tracker, _ in self._attributes.values()), *self._mutated.values())
+        yield from (tracker.value for tracker in changed if tracker.source is not None)
+        yield from (space for space, _, _ in self._globals.values())
+
+    def add_deferred(self, call: DeferredCall, behind: Iterable[Any]) -> None:
+        """Has generated code make a call.
+
+        Args:
+            behind: objects that the call may change. They are not looked at in this trace.
+        """
+        for value in behind:
+            if self.tracker_of(value) is not None:
+                raise Unsupported("side_effect_unsupported", f"a call that may change a {type(value).__qualname__}")
+            self._behind_calls[id(value)] = value
+        self.add_call(call)
+
     def change_count(self) -> int:
         """How many changes have been announced."""
         return len(self._touched)
@@ -282,7 +303,7 @@ class SideEffects:
         if any(mapping is class_dict(cls) for mapping in self._proxied):
             raise Unsupported("side_effect_unsupported", f"setting {cls.__qualname__}.{name}, read through a proxy too")
         holder = self._classes.get(id(cls)) or self._classes.setdefault(id(cls), make())
-        if name not in self.attributes_of(holder) and finalizables_in(cls.__dict__.get(name)):
+        if name not in self.attributes_of(holder) and finalizables_in(OWN_DICT(cls).get(name)):
             raise Unsupported("end_of_life", f"what {cls.__qualname__}.{name} has been")
         self._class_names.add(name)
         self.store_attr(holder, name, value)
@@ -291,11 +312,11 @@ class SideEffects:
         """What a class finds under a name that was set in this trace; None if it finds what stood there before."""
         if name not in self._class_names:
             return None
-        for base in type.__dict__["__mro__"].__get__(cls):
+        for base in BASES(cls):
             holder = self._classes.get(id(base))
             if holder is not None and name in self.attributes_of(holder):
                 return self.attributes_of(holder)[name]
-            if name in type.__dict__["__dict__"].__get__(base):
+            if name in OWN_DICT(base):
                 return None
         return None
 
@@ -507,8 +528,8 @@ def _attribute(value: Any, name: str) -> Any:
     own = instance_dict(value)
     if own is not None and name in own:
         return own[name]
-    for cls in type(value).__mro__:
-        slot = cls.__dict__.get(name)
+    for own in map(OWN_DICT, BASES(type(value))):
+        slot = own.get(name)
         if isinstance(slot, types.MemberDescriptorType):
             with contextlib.suppress(AttributeError):
                 return slot.__get__(value, type(value))

@@ -7,11 +7,14 @@ Invariant: the record that comes out is eager's: message, level, logger, file, f
 """
 from __future__ import annotations
 
+import collections
 import dataclasses
+import logging
 import types
 from typing import TYPE_CHECKING, Any
 
-from .base import VariableTracker, unsupported
+from ..guards.source import BASES
+from .base import VariableTracker, instance_dict, unsupported
 from .constant import ConstantVariable
 from .torch_api.modules import SkippedFunctionVariable
 
@@ -55,6 +58,7 @@ class DeferredFunctionVariable(SkippedFunctionVariable):
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if not all(_is_known(tx, a) for a in (*args, *kwargs.values())):
             unsupported(self.kind, f"{self.describe()}(): {self.reason} what is known only when the program runs")
+        _check_state(tx, self)
         defer_call(tx, self.value, args, kwargs)
         return ConstantVariable(None)
 
@@ -66,9 +70,47 @@ class AskedFunctionVariable(SkippedFunctionVariable):
         real = tuple(tx.values.as_real(a) for a in args)
         if kwargs:
             unsupported(self.kind, f"{self.describe()}() with keyword arguments")
+        _check_state(tx, self)
         result = tx.run_python(self.value, *real)
         tx.guard_result(self.value, real, result)
         return tx.values.from_result(result, self.describe())
+
+
+def _check_state(tx: Tracer, function: SkippedFunctionVariable) -> None:
+    """Refuses a call for which the trace has changed what its module goes by: the module's globals, or objects of its
+    classes."""
+    name = function.value.__module__
+    for changed in tx.output.effects.changed_objects():
+        space = changed if type(changed) is dict else vars(changed) if type(changed) is types.ModuleType else {}
+        if space.get("__name__") == name or any(c.__module__ == name for c in BASES(type(changed))):
+            unsupported(function.kind, f"{function.describe()}() after a change of what {name} goes by")
+
+
+def _behind(args: list[VariableTracker]) -> list[Any]:
+    """The handlers and filters that a record of a logger comes to, and what they hold, which they may change."""
+    asked = args[0].value if args else None
+    logger = asked if isinstance(asked, logging.Logger) else logging.getLogger()
+    pending: list[Any] = []
+    while logger is not None:
+        pending += (*logger.handlers, *logger.filters, *(f for handler in logger.handlers for f in handler.filters))
+        logger = logger.parent if logger.propagate else None
+    found: dict[int, Any] = {}
+    while pending and len(found) < _MOST_BEHIND:
+        value = pending.pop()
+        if id(value) in found or isinstance(value, (logging.Logger, *_UNCHANGED)):
+            continue
+        found[id(value)] = value
+        if isinstance(value, dict):
+            pending += value.values()
+        elif isinstance(value, (list, tuple, set, collections.deque)):
+            pending += value
+        else:
+            pending += (instance_dict(value) or {}).values()
+    return list(found.values())
+
+
+_MOST_BEHIND = 300  # objects, of what handlers hold
+_UNCHANGED = (str, bytes, int, float, type(None), type, types.ModuleType, types.FunctionType, types.MethodType)
 
 
 def _is_known(tx: Tracer, value: VariableTracker) -> bool:
@@ -91,7 +133,8 @@ def defer_call(
         frames.append(_frame_like(frame.code, frame.current.positions[0], frame.globals[0]))
         frame = frame.parent
     line = frame.current.positions[0]
-    tx.output.effects.add_call(DeferredCall(function, args, kwargs, tuple(reversed(frames)), line))
+    call = DeferredCall(function, args, kwargs, tuple(reversed(frames)), line)
+    tx.output.effects.add_deferred(call, _behind(args))
 
 
 def _frame_like(code: types.CodeType, line: int | None, globals: dict[str, Any]) -> types.FunctionType:

@@ -62,15 +62,19 @@ SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 def ends_with_effect(value: Any) -> bool:
     """Whether the end of the object's own life may do something: a finalizer of the user's, a generator's clean-up, the
-    end of weak references to it, what a class in C does, such as leaving a mode of torch or closing a file."""
+    end of weak references to it, what a class in C does, such as leaving a mode of torch, closing a file, or letting go
+    of a buffer that must not be resized meanwhile."""
     cls = type(value)
-    if issubclass(cls, SUSPENDED):
+    if issubclass(cls, (*SUSPENDED, memoryview)):
         return True
     if is_made_by_python(cls):
         if hasattr(cls, "__del__") or issubclass(cls, io.IOBase):
             return True
-        return not issubclass(cls, _ATOMS) and weakref.getweakrefcount(value) > 0
-    if issubclass(cls, (*_ATOMS, *_HOLDERS, *_ITERTOOLS)):
+    if issubclass(cls, _ATOMS):
+        return False
+    if weakref.getweakrefcount(value) > 0:
+        return True
+    if is_made_by_python(cls) or issubclass(cls, (*_HOLDERS, *_ITERTOOLS)):
         return False
     return cls.__module__.partition(".")[0] not in _HOLDER_MODULES
 
@@ -370,14 +374,34 @@ def held_by(effects: Any, values: Iterable[VariableTracker]) -> dict[int, Variab
         tracker = pending.pop()
         if id(tracker) not in seen:
             seen[id(tracker)] = tracker
-            pending += parts_of(tracker)
+            known = effects.tracker_of(tracker.value) if isinstance(tracker, LazyVariable) else None
+            pending += parts_of(tracker) if known is None else [known]
             pending += (v for v in effects.attributes_of(tracker).values() if v is not MISSING)
     return seen
 
 
-def may_be_finalized(tracker: VariableTracker) -> bool:
-    """Whether plain Python that gets hold of what was made in the trace can make its end felt: begin a generator, or
-    hang a callback on an object."""
+def may_be_finalized(tracker: VariableTracker, points: bool) -> bool:
+    """Whether plain Python that gets hold of an object can make its end felt: begin a generator, hang a callback on it,
+    point to it weakly.
+
+    Args:
+        points: whether weak references are at hand. Of a tensor or module nothing is felt otherwise, and it may be
+            large.
+    """
     if isinstance(tracker, (GeneratorVariable, IteratorAdapterVariable)):
         return True
-    return isinstance(tracker, ObjectVariable) and tracker.source is None and tracker.exception is None
+    if isinstance(tracker, ConstantVariable):
+        return False
+    if isinstance(tracker, ObjectVariable) and tracker.source is None and tracker.exception is None:
+        return True
+    cls = type(tracker.value) if isinstance(tracker, LazyVariable) else tracker.python_type()
+    if not cls.__weakrefoffset__ or issubclass(cls, type):
+        return False
+    return points or not issubclass(cls, _ATOMS)
+
+
+def points_weakly(tracker: VariableTracker) -> bool:
+    """Whether an object or function is one of the module weakref."""
+    value = _real_object(tracker)
+    owner = value if issubclass(type(value), (type, types.BuiltinFunctionType, types.FunctionType)) else type(value)
+    return value is not None and owner.__module__ in ("weakref", "_weakref")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..exc import Unsupported
 from ..guards.source import ConstSource, WeakrefSource
 from .base import VariableTracker, unsupported
-from .constant import ConstantVariable, is_constant_value
+from .constant import ConstantVariable, is_constant_value, is_unique
 from .containers.sequences import TupleVariable
 
 if TYPE_CHECKING:
@@ -103,7 +103,10 @@ class _Identity:
         if _is_open(owner):
             return ("open", id(owner))
         if owner.is_constant() and is_constant_value(owner.constant()):
-            return (type(owner.constant()), owner.constant())
+            value = owner.constant()
+            # Of other values there may be several that are equal, and two at the next call where there is one now.
+            where = None if owner.source is None else owner.source.key
+            return (type(value), value) if is_unique(value) else ("at", id(value), where)
         return (id(owner),)
 
     def __hash__(self) -> int:
@@ -167,8 +170,18 @@ def _meet(tx: Tracer, a: Any, b: Any) -> bool:
         return any(_meet(tx, x, y) for x, y in zip(a, b))
     if isinstance(a, _Identity) and isinstance(b, _Identity) and a != b:
         # Whether equal numbers and texts are one object depends on what they are.
-        return a.owner.python_type() is b.owner.python_type() and (a.owner.is_symbolic or b.owner.is_symbolic)
+        if a.owner.python_type() is not b.owner.python_type():
+            return False
+        return a.owner.is_symbolic or b.owner.is_symbolic or _may_be_one(a.owner, b.owner)
     return (isinstance(a, _Identity) and _is_number(tx, b)) or (isinstance(b, _Identity) and _is_number(tx, a))
+
+
+def _may_be_one(a: VariableTracker, b: VariableTracker) -> bool:
+    """Whether two constants are equal; of NaNs it is not asked."""
+    if not (a.is_constant() and b.is_constant()):
+        return False
+    one, other = a.constant(), b.constant()
+    return one == other or one != one and other != other
 
 
 def _is_number(tx: Tracer, hashed: Any) -> bool:

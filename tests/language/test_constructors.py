@@ -106,6 +106,35 @@ def test_arguments_of_os_errors(made):
     check(asked)
 
 
+class Whole(bytes):
+    pass
+
+
+class Other(bytes):
+    pass
+
+
+class Giving(str):
+    def __new__(cls, given):
+        made = super().__new__(cls, "text")
+        made.given = given
+        return made
+
+    def __bytes__(self):
+        return self.given
+
+
+@pytest.mark.parametrize("given", [b"abc", Whole(b"abc"), Other(b"abc")])
+def test_of_what_another_subclass_gives(given):
+    def program(x):
+        made, plain = Whole(Giving(given)), bytes(Giving(given))
+        return x + 1, made, type(made), made is given, plain, type(plain)
+
+    compiled = dynamo_lite.compile(program, backend="eager")
+    for _ in range(2):
+        assert compiled(torch.ones(2))[1:] == program(torch.ones(2))[1:]
+
+
 def test_methods_that_want_their_class_stay_bound():
     """Such a method is bound again behind a break (``get`` of a queue would end the interpreter without a class)."""
     def program(x, queue):

@@ -195,3 +195,17 @@ def test_deep_copies():
         thing = Thing(1)
         assert fn(torch.ones(2), [thing, thing])[1:] == ([1, 1], True, False)
     assert graphs() == 0
+
+
+def test_equal_numbers_and_texts_are_one_key_only_if_they_are_one_object():
+    def f(x):
+        n, m = x.shape
+        a, b = 1000, 1000
+        c, d = 1.5 * x.ndim, 1.5 * x.ndim
+        e, g = "ab" + str(x.ndim), "ab" + str(x.ndim)
+        return x + 1, len({id(n), id(m)}), len({id(a), id(b)}), len({id(c): 0, id(d): 0}), len({id(e), id(g), id(e)})
+
+    dynamo_lite.reset()
+    compiled = dynamo_lite.compile(f, backend="eager")
+    for _ in range(2):
+        assert compiled(torch.ones(500, 500))[1:] == f(torch.ones(500, 500))[1:] == (2, 1, 2, 2)

@@ -96,3 +96,23 @@ def test_methods_in_c_are_equal_each_time_that_they_are_read():
     compiled = dynamo_lite.compile(program, backend="eager", fullgraph=True)
     for _ in range(2):
         assert compiled(torch.ones(2))[1:] == program(torch.ones(2))[1:]
+
+
+class ShownDict(type):
+    @property
+    def __dict__(cls):
+        return {"a": 1}
+
+
+class Shown(metaclass=ShownDict):
+    b = 3
+
+
+def test_a_metaclass_that_shows_another_dict():
+    def program(x):
+        return x * Shown.b, Shown.__dict__, vars(Shown), getattr(Shown, "a", 5), Shown().__dict__, Shown().b
+
+    dynamo_lite.reset()
+    compiled = dynamo_lite.compile(program, backend="eager", fullgraph=True)
+    for _ in range(2):
+        assert compiled(torch.ones(2))[1:] == program(torch.ones(2))[1:] == ({"a": 1}, {"a": 1}, 5, {}, 3)

@@ -84,7 +84,55 @@ def with_a_tensor(x):
     return y * 2
 
 
-@pytest.mark.parametrize("function", [around_a_break, with_a_tensor])
+def without_errors(x):
+    logging.raiseExceptions = False
+    logger.log("10", "no number")  # which is ignored
+    logging.raiseExceptions = True
+    return x + 1
+
+
+def asks_after_a_change(x):
+    logger.propagate = True
+    y = x + int(logger.isEnabledFor(logging.INFO))
+    propagates = logger.hasHandlers()
+    logger.propagate = False
+    return y + int(propagates)
+
+
+class Kept(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.records = []
+
+    def emit(self, record):
+        self.records.append(record)
+
+
+@pytest.fixture
+def kept():
+    handler = Kept()
+    logger.addHandler(handler)
+    yield handler.records
+    logger.removeHandler(handler)
+
+
+def test_what_a_handler_keeps_is_read_after_the_call(output, kept):
+    def function(x, records):
+        logger.warning("one")
+        y = x + len(records)
+        logger.warning("two %s", records[-1].getMessage())
+        return y * len(records)
+
+    compiled = dynamo_lite.compile(function, backend="eager")
+    for _ in range(2):
+        kept.clear()
+        want = function(torch.ones(2), kept), [record.getMessage() for record in kept]
+        kept.clear()
+        got = compiled(torch.ones(2), kept), [record.getMessage() for record in kept]
+        assert torch.equal(got[0], want[0]) and got[1] == want[1] == ["one", "two one"]
+
+
+@pytest.mark.parametrize("function", [around_a_break, with_a_tensor, without_errors, asks_after_a_change])
 def test_breaks(output, function):
     compiled = dynamo_lite.compile(function, backend="eager")
     assert run(compiled, output) == run(function, output)

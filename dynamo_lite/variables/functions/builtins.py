@@ -18,9 +18,9 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ...guards.source import AttrSource, Source
+from ...guards.source import AttrSource, Source, found_in_bases
 from ...rules.table import Decision, Level, Rule, breaks, decide, handles, module, row
-from ..base import ObservedException, VariableTracker, type_name, unsupported, wraps_if
+from ..base import ObservedException, VariableTracker, realized, type_name, unsupported, wraps_if
 from ..bound import BoundMethodVariable
 from ..constant import ConstantVariable
 from ..containers.sequences import SequenceVariable, TupleVariable
@@ -156,6 +156,29 @@ def _wrap_container_method(tx: Tracer, value: Any, source: Source) -> VariableTr
     tx.guard(source, "type_is", types.BuiltinMethodType)
     tx.guard(AttrSource(source, "__name__"), "const", value.__name__)
     method = BoundMethodVariable(tx.values.wrap_now(value.__self__, AttrSource(source, "__self__")), value.__name__)
+    method.source = source
+    return method
+
+
+def _is_bound_to_object(value: Any) -> bool:
+    """Whether a method written in C is evaluated by the object that it is bound to, whose class defines it."""
+    if not issubclass(type(value), (types.BuiltinMethodType, types.MethodWrapperType)):
+        return False
+    owner, cls = value.__self__, type(value.__self__)
+    if owner is None or issubclass(cls, (type, types.ModuleType)) or decide(value).rule is not Rule.RECEIVER:
+        return False
+    found = found_in_bases(cls, value.__name__, None)
+    unbound = types.MethodDescriptorType, types.WrapperDescriptorType
+    return type(found) in unbound and found.__get__(owner, cls) == value
+
+
+@wraps_if(_is_bound_to_object, rank=2)
+def _wrap_method_of_object(tx: Tracer, value: Any, source: Source) -> VariableTracker:
+    """A method of an object, made anew each time it is read: a guard on its identity would keep the object alive."""
+    owner = realized(tx, tx.values.wrap_at(value.__self__, AttrSource(source, "__self__")))
+    method: VariableTracker = tx.getattr(owner, value.__name__)
+    tx.guard(source, "type_is", type(value))
+    tx.guard(AttrSource(source, "__name__"), "const", value.__name__)
     method.source = source
     return method
 

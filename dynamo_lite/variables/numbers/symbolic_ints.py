@@ -71,6 +71,7 @@ class SymbolicIntVariable(ConstantVariable):
         VariableTracker.__init__(self)
         self._expr = expr
         self._output = output
+        self._number: int | None = None
 
     @property
     def expr(self) -> Index:
@@ -87,7 +88,10 @@ class SymbolicIntVariable(ConstantVariable):
         expr = self.expr
         if not isinstance(expr, int) and self._output.fits_all:
             unsupported("changing_value", f"{self._output.symbols.describe(expr)} matters here")
-        return self._output.symbols.env.fix(expr)
+        number = self._output.symbols.env.fix(expr)
+        if self._number != number:
+            self._number = number + 0  # an object of its own, as Python's is
+        return self._number
 
     def describe(self) -> str:
         return f"number {self._output.symbols.describe(self.expr)!r}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..._guards import generic_access
-from ...guards.source import ConstSource, FrozenSource, Source, TypeAttrSource
+from ...guards.source import BASES, OWN_DICT, ConstSource, FrozenSource, Source, TypeAttrSource, found_in_bases
 from ...rules.trace_rules import is_library
 from ..base import VariableTracker, is_made_by_python, unsupported, wraps_if
 from ..constant import ConstantVariable
@@ -190,26 +190,26 @@ def derives(tx: Tracer, cls: type, *bases: type) -> bool:
     if any(cls is base for base in bases):
         return True
     tx.classes.guard_mro(cls)
-    mro = type.__dict__["__mro__"].__get__(cls)
+    mro = BASES(cls)
     return any(known is base for known in mro for base in bases)
 
 
 def class_dict(cls: type) -> Any:
     """A class's own dict, which Python shows through a proxy."""
-    return gc.get_referents(type.__dict__["__dict__"].__get__(cls))[0]
+    return gc.get_referents(OWN_DICT(cls))[0]
 
 
 def has_odd_keys(cls: type) -> bool:
     """Whether a class or a base of it was made with keys that are not exactly strings: each lookup may ask their
     ``__eq__`` and ``__hash__``, which a lookup while tracing must not."""
-    made_by_python = (base for base in type.__dict__["__mro__"].__get__(cls) if base.__flags__ & (1 << 9))
-    return any(type(key) is not str for base in made_by_python for key in type.__dict__["__dict__"].__get__(base))
+    made_by_python = (base for base in BASES(cls) if base.__flags__ & (1 << 9))
+    return any(type(key) is not str for base in made_by_python for key in OWN_DICT(base))
 
 
 def is_in_dict(cls: type, name: str) -> bool:
     """Whether an attribute that is set lies in an instance's own dict, and not in a slot or a field in C."""
     in_c = (types.MemberDescriptorType, types.GetSetDescriptorType)
-    return not isinstance(next((c.__dict__[name] for c in cls.__mro__ if name in c.__dict__), None), in_c)
+    return not isinstance(found_in_bases(cls, name, None), in_c)
 
 
 def has_instance_dict(cls: type) -> bool:
@@ -252,7 +252,7 @@ def class_attribute_source(cls: type, name: str) -> Source:
 
 def _owner(cls: type, name: str) -> type:
     """The class that defines an attribute of another one."""
-    mro = type.__dict__["__mro__"].__get__(cls)
+    mro = BASES(cls)
     return next((c for c in mro if name in type.__dict__["__dict__"].__get__(c)), object)
 
 

@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.guards.source import Source
+from dynamo_lite.guards.source import OWN_DICT, Source
 
 from ...rules.class_table import ClassTable
 from ..base import VariableTracker, realized, type_name, unsupported, wraps_type
@@ -44,8 +44,8 @@ class SuperVariable(VariableTracker):
         tx.classes.guard_mro(self.mro_class)
         for cls in mro[position + 1 :]:
             tx.classes.lookup(cls, name)  # guards its dict: what stands there, or that nothing does
-            if name in cls.__dict__:
-                return cls, cls.__dict__[name]
+            if name in OWN_DICT(cls):
+                return cls, OWN_DICT(cls)[name]
         return None, None
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
