@@ -325,7 +325,7 @@ class TraceFakeMode(FakeTensorMode):
             self.effects_seen = True
             self.written |= {t.untyped_storage()._cdata for t in args[_STATISTICS] if t is not None}
         if traits.is_mutable:
-            return self._dispatch_write(func, types, args, kwargs or {})
+            return self._dispatch_write(func if self.known else traits.same_metadata, types, args, kwargs or {})
         if traits.has_effects:
             self.effects_seen = True
         if not self.known:  # elements are computed by the operation itself
@@ -519,6 +519,12 @@ _CONTIGUOUS_LIKE = {
 # Operators whose metadata rule is Python in torch, and others with the same rule in C++. The first Python rule that
 # runs makes torch import torch.distributed.tensor, 0.15 s that most small functions can be spared.
 _SAME_METADATA = {torch.ops.aten.relu.default: torch.ops.aten.neg.default}
+# Shifts by these names, whose rule in Python refuses operands of bools, and lets pass floats.
+for _in_place in ("", "i"):
+    for _name, _side in (("lshift", "left"), ("rshift", "right")):
+        _shift = getattr(torch.ops.aten, f"bitwise_{_side}_shift{_in_place and '_'}")
+        _python = getattr(torch.ops.aten, f"__{_in_place}{_name}__")
+        _SAME_METADATA |= {_python.Tensor: _shift.Tensor, _python.Scalar: _shift.Tensor_Scalar}
 
 _DEVICE = torch.ops.prim.device.default
 
