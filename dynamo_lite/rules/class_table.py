@@ -54,6 +54,15 @@ class ClassTable(Generic[Function]):
                 return self.rows[base]
         return None
 
+    def unless(self, cls: type, method: str) -> Function | None:
+        """The same; None where a class before that one defines `method` otherwise."""
+        for base in cls.__mro__:
+            if base in self.rows:
+                return self.rows[base]
+            if method in base.__dict__:
+                return None
+        return None
+
 
 def _name(function: Any) -> str:
     return f"{function.__module__}.{function.__qualname__}"

@@ -38,7 +38,7 @@ reads_from_builtin = _OF_BUILTINS.register
 
 def class_reader_of(attribute: Any) -> ClassReader:
     """What reads an attribute of this kind through a class."""
-    return _OF_CLASSES.of(type(attribute)) or _by_get
+    return _OF_CLASSES.unless(type(attribute), "__get__") or _by_get
 
 
 def builtin_reader_of(attribute: Any) -> BuiltinReader:

@@ -16,7 +16,7 @@ from ..base import VariableTracker, is_made_by_python, realized, unsupported
 from ..containers.sequences import FIELD, TupleVariable
 from ..functions.functions import MethodVariable
 from ..numbers.rng import is_draw_of_numpy
-from .classes import class_attribute_source, is_exception_class, is_stand_in
+from .classes import class_attribute_source, has_instance_dict, is_exception_class, is_stand_in
 from .descriptors import call_property, is_property
 from .members import BIND, BuiltinMethodVariable, class_method, native_class_method
 
@@ -32,7 +32,7 @@ reads = _READERS.register
 
 def reader_of(attribute: Any) -> Reader:
     """What reads an attribute of this class."""
-    return _READERS.of(type(attribute)) or _by_get
+    return _READERS.unless(type(attribute), "__get__") or _by_get
 
 
 @reads(types.FunctionType)
@@ -73,9 +73,19 @@ def _binding(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute
 
 @reads(functools.cached_property)
 def _cached_property(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
-    function = tx.values.wrap_class_part(attribute.func, class_attribute_source(home, name))
-    value = tx.call(function, [owner], {})
-    owner.write_own(tx, name, value)
+    """Lib/functools.py, cached_property.__get__: the name in the object's dict is the one that it got in its class."""
+    key = attribute.attrname
+    if key is None:
+        tx.run_python(attribute.__get__, owner)  # which raises whatever it is given
+    if not has_instance_dict(owner.cls):
+        where = f"{owner.cls.__name__!r} instance"
+        tx.raise_error(TypeError, f"No '__dict__' attribute on {where} to cache {key!r} property.")
+    # It was looked for under its own name, but not by super().
+    value = owner.own_attribute(tx, key)
+    if value is None:
+        function = tx.values.wrap_class_part(attribute.func, class_attribute_source(home, name))
+        value = tx.call(function, [owner], {})
+        owner.write_own(tx, key, value)
     return value
 
 

@@ -52,7 +52,7 @@ class SuperVariable(VariableTracker):
         cls, attribute = self._find(tx, name)
         if cls is None:
             return self._of_itself(tx, name)
-        reader = _READERS.of(type(attribute))
+        reader = _READERS.unless(type(attribute), "__get__")
         found = reader(tx, self, attribute, class_attribute_source(cls, name)) if reader is not None else None
         if found is not None:
             return found
