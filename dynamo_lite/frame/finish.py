@@ -207,9 +207,10 @@ def _locals_to_keep(frame: Frame, tx: Translator, live: frozenset[str]) -> froze
         if any(t.source is not None and finalizables_in(t.value) for t in parts.values()):
             kept.add(name)
             continue
-        if seen_outside is None:
+        felt = {key: part for key, part in parts.items() if may_be_finalized(part, True)}
+        if felt and seen_outside is None:
             seen_outside, points = _seen_outside(tx, live)
-        if any(key in seen_outside and may_be_finalized(part, points) for key, part in parts.items()):
+        if any(key in (seen_outside or ()) and may_be_finalized(part, points) for key, part in felt.items()):
             kept.add(name)
     return frozenset(kept)
 
@@ -218,7 +219,7 @@ def _seen_outside(tx: Translator, live: Collection[str]) -> tuple[dict[int, Vari
     """What plain Python can get hold of from a break on, by the ids of trackers, and whether it has or can make weak
     references to that."""
     effects = tx.output.effects
-    seen = held_by(effects, _visible(tx, live))
+    seen = held_by(effects, list(_visible(tx, live)))
     pointed_at = [r.referent for r in seen.values() if isinstance(r, WeakrefVariable)]
     points = bool(pointed_at) or any(map(points_weakly, seen.values()))
     return seen | held_by(effects, pointed_at), points
