@@ -88,8 +88,8 @@ def _check_state(tx: Tracer, function: SkippedFunctionVariable) -> None:
 
 def _behind(args: list[VariableTracker]) -> list[Any]:
     """The handlers and filters that a record of a logger comes to, and what they hold, which they may change."""
-    asked = args[0].value if args else None
-    logger = asked if isinstance(asked, logging.Logger) else logging.getLogger()
+    asked = args[0].value if args and not args[0].is_constant() else None
+    logger: logging.Logger | None = asked if issubclass(type(asked), logging.Logger) else logging.getLogger()
     pending: list[Any] = []
     while logger is not None:
         pending += (*logger.handlers, *logger.filters, *(f for handler in logger.handlers for f in handler.filters))
@@ -97,12 +97,13 @@ def _behind(args: list[VariableTracker]) -> list[Any]:
     found: dict[int, Any] = {}
     while pending and len(found) < _MOST_BEHIND:
         value = pending.pop()
-        if id(value) in found or isinstance(value, (logging.Logger, *_UNCHANGED)):
+        cls = type(value)  # not isinstance, which asks objects of the user's for their __class__
+        if id(value) in found or issubclass(cls, (logging.Logger, *_UNCHANGED)):
             continue
         found[id(value)] = value
-        if isinstance(value, dict):
-            pending += value.values()
-        elif isinstance(value, (list, tuple, set, collections.deque)):
+        if issubclass(cls, dict):
+            pending += dict.values(value)
+        elif cls in (list, tuple, set, collections.deque):
             pending += value
         else:
             pending += (instance_dict(value) or {}).values()
