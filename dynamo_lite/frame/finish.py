@@ -20,7 +20,7 @@ from ..interpreter.translator import StackMark, Translator
 from ..output.codegen import Plan
 from ..output.output_graph import OutputGraph
 from ..variables.base import MISSING, LazyVariable, VariableTracker
-from ..variables.finalization import finalizables_in, held_by, may_be_finalized, points_weakly
+from ..variables.finalization import finalizables_in, held_by, is_pointed_at, may_be_finalized, points_weakly
 from ..variables.objects.classes import MadeClassVariable
 from ..variables.objects.weakrefs import WeakrefVariable
 from .descriptions import place
@@ -204,7 +204,8 @@ def _locals_to_keep(frame: Frame, tx: Translator, live: frozenset[str]) -> froze
                 kept.add(name)  # an argument of which no guard says what kind of value it is
                 continue
         parts = held_by(effects, [value])
-        if any(t.source is not None and finalizables_in(t.value) for t in parts.values()):
+        outer = [part.value for part in parts.values() if part.source is not None]
+        if any(finalizables_in(real) or is_pointed_at(real) for real in outer):
             kept.add(name)
             continue
         felt = {key: part for key, part in parts.items() if may_be_finalized(part, True)}

@@ -400,6 +400,11 @@ def may_be_finalized(tracker: VariableTracker, points: bool) -> bool:
     return points or not issubclass(cls, _ATOMS)
 
 
+def is_pointed_at(value: Any) -> bool:
+    """Whether a tensor or module has weak references, whose end would be felt."""
+    return issubclass(type(value), (torch.Tensor, torch.nn.Module)) and weakref.getweakrefcount(value) > 0
+
+
 def points_weakly(tracker: VariableTracker) -> bool:
     """Whether an object or function is one of the module weakref."""
     value = _real_object(tracker)

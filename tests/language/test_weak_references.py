@@ -84,6 +84,22 @@ def mapping(x):
     return y, len(seen), list(seen)
 
 
+def cache(x):
+    kept = weakref.WeakValueDictionary()
+
+    def get(make):
+        found = kept.get("key")
+        if found is None:
+            found = kept["key"] = make()
+        return found
+
+    first = get(lambda: x * 2)
+    y = x * 3
+    print(end="")
+    second = get(lambda: x * 100)
+    return y, second.tolist()
+
+
 def buffer(x):
     held = bytearray(b"abc")
     view = memoryview(held)
@@ -94,7 +110,7 @@ def buffer(x):
     return x + 1, held
 
 
-PROGRAMS = [own_object, in_c, with_a_callback, tensor, module, function, containers, mapping, buffer]
+PROGRAMS = [own_object, in_c, with_a_callback, tensor, module, function, containers, mapping, cache, buffer]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
