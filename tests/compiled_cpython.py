@@ -35,7 +35,7 @@ MODULES = (
     "test_bool test_int test_float test_complex test_enumerate test_heapq test_bisect test_textwrap "
     "test_userstring test_copyreg test_graphlib test_context test_contextlib_async test_copy test_coroutines "
     "test_traceback test_fractions test_statistics test_json test_struct test_warnings test_array test_memoryview "
-    "test_format test_defaultdict test_deque test_ordered_dict test_logging test_bytes test_pickle test_datetime"
+    "test_format test_defaultdict test_deque test_ordered_dict test_logging test_bytes test_pickle"
 ).split()
 SECONDS_PER_TEST = 20  # of CPU time, so that what else runs does not matter; ten times as much on the clock
 SECONDS_PER_MODULE = 1200
