@@ -16,6 +16,7 @@ from torch.distributions import Distribution
 
 from dynamo_lite import config
 from dynamo_lite.rules import table
+from dynamo_lite.runtime import autocast
 
 
 def taken() -> dict[str, Any]:
@@ -30,7 +31,7 @@ def taken() -> dict[str, Any]:
                                      torch.is_deterministic_algorithms_warn_only_enabled()),
         "threads of torch": torch.get_num_threads(),
         "precision of products": torch.get_float32_matmul_precision(),
-        "autocast": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
+        "autocast": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), autocast.depth()),
         "function modes": torch._C._len_torch_function_stack(),
         "dispatch modes": torch._C._len_torch_dispatch_stack(),
         "saved tensors": torch._C._autograd._top_saved_tensors_default_hooks(True) is not None,

@@ -60,7 +60,7 @@ BACKEND_LAYERS = [
     "__init__",
 ]
 # What the back end may import of the front end.
-FOR_BACKENDS = {"config", "exc", "log", "torch_versions", "runtime.casts_inside", "runtime.raising",
+FOR_BACKENDS = {"config", "exc", "log", "torch_versions", "runtime.autocast", "runtime.casts_inside", "runtime.raising",
                 "runtime.running_sizes", "runtime.saved_tensor_hooks", "runtime.sized_operators",
                 "runtime.storage_extent", "runtime.whole_calls",
                 "symbols.environment", "symbols.integers", "symbols.nodes", "symbols.records"}

@@ -36,7 +36,7 @@ from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, OutputAlias, 
 from dynamo_lite.backends.aot.mutation import argument_at, functional_form
 from dynamo_lite.backends.aot.operation_kinds import KEPT_COMPOSITES, LIFTS, is_factory, kind_of
 from dynamo_lite.backends.aot.output_aliasing import alias_outputs
-from dynamo_lite.runtime import casts_inside
+from dynamo_lite.runtime import autocast, casts_inside
 from dynamo_lite.runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
 from dynamo_lite.runtime.storage_extent import storage_extent
 
@@ -142,11 +142,12 @@ def _is_new_leaf(node: Node) -> bool:
 
 @contextlib.contextmanager
 def global_state_kept() -> Iterator[None]:
-    """Grad mode as before, whatever nodes of the graph switched; no fake tensor left in autocast's cache of casts, nor
-    shown to the program's hooks on what autograd saves.
+    """Grad mode and autocast as before, whatever nodes of the graph switched and wherever it ends; no fake tensor in
+    autocast's cache of casts, from the trace or for the program, nor shown to its hooks on what autograd saves.
     """
     grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
-    casting = ambient.casting()
+    casting, depth = ambient.casting(), autocast.depth()
+    torch.clear_autocast_cache()
     with saved_tensor_hooks_suspended():
         try:
             yield
@@ -154,8 +155,8 @@ def global_state_kept() -> Iterator[None]:
             torch._C._set_grad_enabled(grad)
             torch.set_default_dtype(dtype)
             ambient.set_casting(casting)
-            if ambient.casts():
-                torch.clear_autocast_cache()
+            autocast.set_depth(depth)
+            torch.clear_autocast_cache()
 
 
 class Recorder(TorchDispatchMode):
@@ -254,7 +255,7 @@ class Recorder(TorchDispatchMode):
     # ------------------------------------------------------------ dispatch
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not self._casts or func.namespace == "prim":
+        if not self._casts or func.namespace == "prim" or func in _NUMBERS_OF_LAYOUT:
             return self._dispatch(func, args, kwargs)
         casts = self._casts
         if kind_of(func) == "composite" and not casts_inside.are_cast(func, (args, kwargs)):

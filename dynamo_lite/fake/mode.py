@@ -21,11 +21,11 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeT
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynamo_lite import exc, torch_versions
-from dynamo_lite.fake import cache, layers, overlap, quiet, refusals, running_sizes, symbolic
+from dynamo_lite import torch_versions
+from dynamo_lite.fake import cache, casting, layers, overlap, quiet, refusals, running_sizes, symbolic
 from dynamo_lite.fake import strides as stride_rules
 from dynamo_lite.fake.elements import KnownValues
-from dynamo_lite.runtime import casts_inside, raising
+from dynamo_lite.runtime import raising
 from dynamo_lite.runtime.storage_extent import storage_extent
 from dynamo_lite.symbols import torch_questions
 from dynamo_lite.symbols.environment import Environment, NumbersAsked
@@ -121,7 +121,7 @@ class TraceFakeMode(FakeTensorMode):
         self.raises_seen = False
         # The same as the first, for random numbers alone.
         self.random_seen = False
-        self.casts: tuple[casts_inside.Key, ...] = ()  # those of autocast that hold within the operation at hand
+        self.casts: tuple[torch._C.DispatchKey, ...] = ()  # see ``fake.casting``
         self.known = KnownValues()
         # The sizes that the operation being run defines, see ``fake.running_sizes``; None: it may define none.
         self.defined: list[Any] | None = None
@@ -145,15 +145,6 @@ class TraceFakeMode(FakeTensorMode):
             yield
         finally:
             env.may_call_again = before
-
-    @contextlib.contextmanager
-    def casting(self) -> Iterator[None]:
-        """Inside, autocast is on within operations as it is now around them."""
-        before, self.casts = self.casts, casts_inside.keys()
-        try:
-            yield
-        finally:
-            self.casts = before
 
     @contextlib.contextmanager
     def decompositions_in_cpp(self) -> Iterator[None]:
@@ -293,27 +284,14 @@ class TraceFakeMode(FakeTensorMode):
         depth = torch._C._len_torch_dispatch_stack()
         try:
             if self.casts and func.namespace == "aten":
-                return self._dispatch_casting(func, types, args, kwargs or {})
-            return self._dispatch(func, types, args, kwargs)
+                return casting.dispatch(self, func, types, args, kwargs or {}, _traits_of(func).is_composite)
+            return self.dispatch_here(func, types, args, kwargs)
         finally:
             while torch._C._len_torch_dispatch_stack() > depth:
                 torch._C._pop_torch_dispatch_stack(None)
 
-    def _dispatch_casting(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """See ``runtime.casts_inside``."""
-        if func in casts_inside.OPAQUE:
-            raise exc.Unsupported("unsupported_torch_call", f"{func} under autocast")
-        casts = self.casts
-        if _traits_of(func).is_composite and not casts_inside.are_cast(func, (args, kwargs)):
-            with self, casts_inside.on(casts):
-                return casts_inside.take_apart(func, args, kwargs, self.decomposes_in_python((args, kwargs)))
-        self.casts = ()
-        try:
-            return self._dispatch(func, types, args, kwargs)
-        finally:
-            self.casts = casts
-
-    def _dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def dispatch_here(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """The result of an operation within which nothing is cast."""
         if func is _DEVICE and type(args[0]) is FakeTensor and not args[0].fake_mode.in_kernel_invocation:
             return args[0].fake_device  # asked by rules in Python for each operand
         traits = _traits_of(func)

@@ -1,4 +1,5 @@
 """torch.autocast: weights that change between calls are cast anew, at every depth, with breaks and with errors."""
+import contextlib
 import copy
 
 import pytest
@@ -104,3 +105,40 @@ def test_weights_that_change(name, outside, backend):
         assert autocast.depth() == 0 and not torch.is_autocast_enabled("cpu")
     explained = dynamo_lite.explain(fn)(twin, torch.randn(5, 8))
     assert explained.graph_break_count == BREAKS.get(name, 0)
+
+
+@pytest.mark.parametrize("outer", [None, False, True])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor_lite"])
+def test_a_context_inside_of_another_is_recorded(caplog, outer, backend):
+    """What the trace has cast is not found by the recorder in autocast's cache, which the outer context keeps."""
+    layer = torch.nn.Linear(12, 12)
+
+    def fn(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return layer(x) * 2
+
+    compiled = dynamo_lite.compile(fn, backend=backend)
+    around = contextlib.nullcontext() if outer is None else torch.autocast("cpu", torch.bfloat16, enabled=outer)
+    with torch.no_grad(), around:
+        depth = autocast.depth()
+        for n in (3, 4):
+            x = torch.randn(n, 12)
+            want, got = fn(x), compiled(x)
+            assert got.dtype is want.dtype is torch.bfloat16
+            torch.testing.assert_close(got, want, rtol=0.02, atol=0.02)
+        assert autocast.depth() == depth
+    assert dynamo_lite.metrics()["graphs"] and not caplog.records
+
+
+def test_a_recording_that_fails_inside_of_a_context_leaves_none_behind():
+    def fn(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            y = x @ x
+            return x.as_strided((2,), (1,), 0) * 2, y
+
+    for _ in range(2):
+        x = torch.randn(4, 3)[1:]
+        want, got = fn(x), dynamo_lite.compile(fn, backend="aot_eager")(x)
+        assert torch.equal(got[0], want[0]) and torch.equal(got[1], want[1])
+        assert autocast.depth() == 0
+    assert dynamo_lite.metrics()["fallbacks"]
