@@ -28,9 +28,15 @@ Rule = Callable[[Any, tuple[Any, ...], dict[str, Any], torch.Tensor], Strides]
 def rule_of(func: Any) -> Rule | None:
     """The rule for an operation, if it has one."""
     found = RULES.get(func)
-    if found is None and torch.Tag.pointwise in func.tags and func not in _OTHERWISE and not func._schema.is_mutable:
+    if found is None and is_elementwise(func) and not func._schema.is_mutable:
         return elementwise
     return found
+
+
+@functools.cache
+def is_elementwise(func: Any) -> bool:
+    """Whether it lays its result out as ``TensorIterator`` does for its operands."""
+    return torch.Tag.pointwise in func.tags and func not in _OTHERWISE
 
 
 @functools.cache

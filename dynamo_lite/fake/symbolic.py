@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor, no_dispatch
 from torch.utils import _pytree as pytree
 
 from dynamo_lite import log
-from dynamo_lite.fake import dense_results, symbolic_cache
+from dynamo_lite.fake import dense_results, plain_results, plain_views, symbolic_cache
 from dynamo_lite.fake import strides as stride_rules
 from dynamo_lite.fake.symbolic_rules import RULES
 from dynamo_lite.runtime.storage_extent import storage_extent
@@ -85,8 +85,7 @@ def _with_symbols(
     """The operator's result, given what it gives or raises without symbols."""
     try:
         with torch_questions.scope(symbols=True):
-            result = RULES[func](mode, *args, **kwargs) if func in RULES else dense_results.result(
-                mode, expected, func, args, kwargs)
+            result = _by_rule(mode, expected, func, args, kwargs)
             result = run() if result is NotImplemented else result
     except (Frozen, NumbersAsked, Undecidable):
         raise
@@ -107,6 +106,17 @@ def _with_symbols(
         raise expected
     _fix(mode.env, args, kwargs, reason)
     return _as_without(mode, func, args, expected, result)
+
+
+def _by_rule(mode: Any, expected: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """What rules of ours give; ``NotImplemented`` if there is none."""
+    for rules in (plain_results, plain_views):
+        result = rules.result(mode, expected, func, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    if func in RULES:
+        return RULES[func](mode, *args, **kwargs)
+    return dense_results.result(mode, expected, func, args, kwargs)
 
 
 def _is_unknown(value: Any) -> bool:

@@ -15,7 +15,22 @@ import torch
 from torch._prims_common import corresponding_complex_dtype, suggest_memory_format
 
 from dynamo_lite.fake.dense_results import is_known_equal
+from dynamo_lite.fake.plain_results import NotKnown, dense, exceeds, new, told
+from dynamo_lite.fake.plain_views import view_of
 from dynamo_lite.symbols.nodes import hint_of, is_symbolic
+
+
+def _new(mode: Any, sizes: Sequence[Any], like: torch.Tensor) -> torch.Tensor:
+    """A new contiguous tensor of a tensor's dtype."""
+    try:
+        env, known = mode.env, [told(n) for n in sizes]
+    except NotKnown:
+        pass
+    else:
+        if all(exceeds(env, n, 0) for n in known[1:]) and all(map(env.is_computable, (*known, *dense(known)))):
+            return new(mode, known, like.dtype, like.device)
+    with mode:
+        return torch.empty(sizes, dtype=like.dtype, device=like.device)
 
 
 def _pad(mode: Any, x: torch.Tensor, pad: Sequence[Any], value: Any = 0) -> torch.Tensor:
@@ -56,8 +71,7 @@ def _convolution(
         if room < 0:
             return NotImplemented
         size.append(room // s + 1)
-    with mode:
-        return torch.empty(size, dtype=x.dtype, device=x.device)
+    return _new(mode, size, x)
 
 
 def _convolution_backward(
@@ -71,9 +85,7 @@ def _convolution_backward(
         return NotImplemented
     if not (_is_contiguous(x) and _is_contiguous(weight)):
         return NotImplemented
-    with mode:
-        return tuple(
-            torch.empty(tuple(n), dtype=x.dtype, device=x.device) if on else None for n, on in zip(sizes, output_mask))
+    return tuple(_new(mode, tuple(n), x) if on else None for n, on in zip(sizes, output_mask))
 
 
 def _baddbmm(
@@ -87,8 +99,7 @@ def _baddbmm(
         return NotImplemented
     if not all(mine == 1 or mine == theirs for mine, theirs in zip(reversed(x.shape), reversed(size))):
         return NotImplemented
-    with mode:
-        return torch.empty(size, dtype=a.dtype, device=a.device)
+    return _new(mode, size, a)
 
 
 def _is_empty(x: torch.Tensor) -> bool:
@@ -119,6 +130,12 @@ def _slice(
     sizes, strides = list(x.shape), list(x.stride())
     sizes[dim], offset = (length + step - 1) // step, x.storage_offset() + first * strides[dim]
     strides[dim] = strides[dim] * step
+    try:
+        place = [told(n) for n in (*sizes, *strides, offset)]
+    except NotKnown:
+        place = []
+    if place and all(map(mode.env.is_computable, place)) and not torch.is_inference_mode_enabled():
+        return view_of(mode, x, place[:x.dim()], place[x.dim():-1], place[-1])
     with mode:
         return x.as_strided(sizes, strides, offset)
 
@@ -211,8 +228,7 @@ def _trilinear(
             return NotImplemented
         if dim not in sumdim:
             size.append(sizes[0])
-    with mode:
-        return torch.empty(size, dtype=a.dtype, device=a.device)
+    return _new(mode, size, a)
 
 
 RULES: dict[Any, Callable[..., Any]] = {

@@ -245,13 +245,8 @@ def _join_mods(terms: dict[Monomial, int], const: int) -> Index:
             quotient = floordiv(part.expr, part.divisor)
             for other, k in terms.items():
                 top = other[0]
-                if (
-                    len(other) == 1
-                    and type(top) is Mod
-                    and k == c * part.divisor
-                    and top.expr == quotient
-                    and isinstance(top.divisor, int)
-                ):
+                if (len(other) == 1 and type(top) is Mod and k == c * part.divisor and top.expr == quotient
+                        and isinstance(top.divisor, int)):
                     left = {m: n for m, n in terms.items() if m != monomial and m != other}
                     return add(polynomial(left, const), mul(mod(part.expr, part.divisor * top.divisor), c))
     return Expr(terms, const)
@@ -359,6 +354,8 @@ def fits(r: Index, divisor: Index) -> bool:
         return (
             r == 0 or (isinstance(divisor, int) and 0 <= r < divisor) or (r > 0 and always_positive(add(divisor, -r)))
         )
+    if isinstance(divisor, int) and _grows(r):
+        return False
     bounds = value_range(r)
     if bounds is None:
         return False
@@ -366,8 +363,17 @@ def fits(r: Index, divisor: Index) -> bool:
     return not _maybe_negative(low) and always_positive(add(divisor, mul(high, -1)))
 
 
+def _grows(x: Index) -> bool:
+    """Whether it grows beyond any number with its symbols; asks for no bounds, which take long of nested quotients."""
+    return isinstance(x, Expr) and all(k > 0 for k in x.terms.values()) and all(
+        isinstance(a, Sym) and a.lower >= 0 or isinstance(a, FloorDiv) and isinstance(a.divisor, int)
+        and a.divisor > 0 and _grows(a.expr) for monomial in x.terms for a in monomial)
+
+
 def never_negative(x: Index) -> bool:
     """Whether ``x >= 0`` for certain."""
+    if (least := _least(x)) is not None and least >= 0:
+        return True
     bounds = value_range(x)
     return bounds is not None and not _maybe_negative(bounds[0])
 

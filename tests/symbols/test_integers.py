@@ -106,3 +106,15 @@ def test_divisors_with_a_common_factor():
         for divisor in divisors:
             assert number(ix.floordiv(flat, divisor)) == number(flat) // number(divisor)
             assert number(ix.mod(flat, divisor)) == number(flat) % number(divisor)
+
+
+def test_quotients_of_quotients_are_told_at_once():
+    # The size of an image that strided convolutions halve again and again; bounds of each took twice as long as the
+    # one's before.
+    size = n = ints.atom(Sym("n", 300))
+    for _ in range(24):
+        size = ints.add(ints.floordiv(ints.add(size, -1), 2), 1)
+    assert ints.never_negative(size) and ints.always_positive(size)
+    assert not ints.fits(ints.add(size, 1), 4)
+    assert ints.evaluate(size, lambda symbol: 1 << 24) == 1
+    assert ints.fits(ints.mod(n, 3), 3) and not ints.fits(n, 300)
