@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...rules.table import handles
-from ..base import VariableTracker
+from ..base import VariableTracker, realized
 from ..constant import ConstantVariable
 from ..tensors.tensor import TensorVariable, call_in_graph
 from . import whole_pools
@@ -144,3 +144,68 @@ def _take_along_dim(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracke
         if fits and all(n == m for d, (n, m) in enumerate(zip(a.shape, b.shape)) if d != at % a.dim()):
             return tx.call_method(x, "gather", [dim, indices])
     return call_in_graph(tx, torch.take_along_dim, list(args), kwargs)
+
+
+@handles(torch.linalg.multi_dot)
+def _multi_dot(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """ATen/native/LinearAlgebra.cpp, ``multi_dot_impl``: products in the order that takes the fewest multiplications,
+    which is a question to the sizes."""
+    matrices = _chain(tx, args) if not kwargs and not tx.output.overrides.active() else None
+    if matrices is None:
+        return call_in_graph(tx, torch.linalg.multi_dot, list(args), kwargs)
+    first, last = matrices[0].fake.dim() == 1, matrices[-1].fake.dim() == 1
+    parts: list[VariableTracker] = list(matrices)
+    sizes = [m.fake.shape[0] for m in matrices] + [1 if last else matrices[-1].fake.shape[1]]
+    if first:
+        parts[0] = tx.call_method(parts[0], "unsqueeze", [ConstantVariable(0)])
+        sizes[0] = 1
+    if last:
+        parts[-1] = tx.call_method(parts[-1], "unsqueeze", [ConstantVariable(-1)])
+    cuts = _cheapest_cuts(sizes)
+
+    def product(i: int, j: int) -> VariableTracker:
+        if i == j:
+            return parts[i]
+        return tx.call_method(product(i, cuts[i, j]), "mm", [product(cuts[i, j] + 1, j)])
+
+    made = product(0, len(parts) - 1)
+    if last:
+        made = tx.call_method(made, "squeeze", [ConstantVariable(-1)])
+    return tx.call_method(made, "squeeze", [ConstantVariable(0)]) if first else made
+
+
+def _chain(tx: Tracer, args: tuple[VariableTracker, ...]) -> list[TensorVariable] | None:
+    """The matrices whose product is asked for, vectors at the ends included; None where sizes are numbers, or where
+    the function raises."""
+    content: Any = args[0] if len(args) == 1 else None
+    if content is None or content.python_type() not in (tuple, list):
+        return None
+    items: list[Any] = [realized(tx, item) for item in content.items]
+    if len(items) < 2 or not all(isinstance(m, TensorVariable) for m in items) or not any(
+            map(_is_sized_by_symbols, items)):
+        return None
+    fakes = [m.fake for m in items]
+    if any((f.dtype, f.device) != (fakes[0].dtype, fakes[0].device) or f.layout is not torch.strided for f in fakes):
+        return None
+    if any(f.dim() != 2 for f in fakes[1:-1]) or not {fakes[0].dim(), fakes[-1].dim()} <= {1, 2}:
+        return None
+    if not all(n > 0 for f in fakes for n in f.shape) or any(a.shape[-1] != b.shape[0] for a, b in zip(
+            fakes, fakes[1:])):
+        return None
+    return items
+
+
+def _cheapest_cuts(p: list[Any]) -> dict[tuple[int, int], int]:
+    """Behind which matrix each part of a chain is cut, where matrix `i` has `p[i]` rows and `p[i + 1]` columns."""
+    count = len(p) - 1
+    costs: dict[tuple[int, int], Any] = {(i, i): 0 for i in range(count)}
+    cuts: dict[tuple[int, int], int] = {}
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            # Where costs are equal, the first two of three matrices are multiplied first, and the last ones of more.
+            for k in reversed(range(i, j)) if count == 3 else range(i, j):
+                cost = costs[i, k] + costs[k + 1, j] + p[i] * p[k + 1] * p[j + 1]
+                if (i, j) not in cuts or cost < costs[i, j]:
+                    costs[i, j], cuts[i, j] = cost, k
+    return cuts

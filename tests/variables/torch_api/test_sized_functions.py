@@ -98,3 +98,29 @@ print("lowering" in dynamo_lite.log.phase_times())
            "DYNAMO_LITE_CACHE_DIR": str(tmp_path / "cache")}
     said = [new_process.run(program, env=env) for _ in range(2)]
     assert [p.stdout for p in said] == ["True\n", "False\n"], said
+
+
+CHAINS = {
+    "two": lambda x: torch.linalg.multi_dot([x, x.t()]),
+    "three": lambda x: torch.linalg.multi_dot((x.t(), x, x[:3].t())),
+    "the last ones first": lambda x: torch.linalg.multi_dot([x, x.t(), x[:, :1]]),
+    "four": lambda x: torch.linalg.multi_dot([x, x.t(), x, x[0]]),
+    "vectors at both ends": lambda x: torch.linalg.multi_dot([x[:, 0], x, x.t(), x, x[1]]),
+    "what it refuses": lambda x: torch.linalg.multi_dot([x, x]) if x.shape[0] == 6 else x * 2,
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains_of_matrices_are_a_graph_for_each_order(name, backend):
+    function = CHAINS[name]
+    compiled = dynamo_lite.compile(function, backend=backend)
+    for n in (5, 7, 3, 12, 40, 9, 25):
+        x, y = (torch.randn(n, 6, generator=torch.Generator().manual_seed(n)).requires_grad_() for _ in range(2))
+        got, want = compiled(x), function(y)
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+        assert got.stride() == want.stride()
+        got.sum().backward()
+        want.sum().backward()
+        torch.testing.assert_close(x.grad, y.grad, rtol=1e-4, atol=1e-4)
+    assert dynamo_lite.metrics()["recompiles"] <= 2
