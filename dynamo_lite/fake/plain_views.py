@@ -136,8 +136,9 @@ def _split_in(env: Environment, x: torch.Tensor, lengths: Sequence[Any], dim: in
 
 def _unbound(env: Environment, x: torch.Tensor, dim: int = 0) -> list[Place]:
     count = sizes_of(x)[dim]
-    require(type(count) is int)
-    return [_selected(env, x, dim, at)[0] for at in range(int(count))]  # type: ignore[call-overload]
+    if not isinstance(count, int):
+        raise NotKnown
+    return [_selected(env, x, dim, at)[0] for at in range(count)]
 
 
 def _viewed(env: Environment, x: torch.Tensor, size: Sequence[Any]) -> list[Place]:

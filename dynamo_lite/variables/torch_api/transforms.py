@@ -81,35 +81,32 @@ class _Body:
     """A function evaluated to a graph.
 
     Args:
-        shown: for each tensor that the transform replaces, what the function sees in its place.
         what: the transform, for messages.
     """
 
     def __init__(self, tx: Tracer, what: str) -> None:
         self.tx = tx
         self.what = what
-        self.shown: dict[int, TensorVariable] = {}
+        self.replaced: list[torch.Tensor] = []
         self.markers: list[fx.Node] = []
         self.part = Part(tx.output)
 
-    def show(self, fake: torch.Tensor, seen: torch.Tensor) -> None:
-        """In place of the tensor `fake` the function sees `seen`."""
+    def show(self, fake: torch.Tensor, seen: torch.Tensor) -> _Opaque:
+        """What stands for the tensor `fake` in the arguments: the function sees `seen` there, and at no other place
+        where it gets the same tensor."""
         output = self.tx.output
         output.fake_mode.known.drop(seen)  # one example's elements are not those of the others
         node = output.graph.create_node("call_function", shown_tensor, (), name="shown")
         node.meta["example_value"] = seen
         self.markers.append(node)
-        self.shown[id(fake)] = output.register_tensor(TensorVariable(node, seen))
-
-    def argument(self, fake: torch.Tensor) -> VariableTracker:
-        """What the function gets for a tensor among its arguments."""
-        return self.shown.get(id(fake)) or _tensor_of(self.tx, fake)
+        self.replaced.append(fake)
+        return _Opaque(output.register_tensor(TensorVariable(node, seen)))
 
     def run(self, function: VariableTracker, args: tuple[Any, ...], kwargs: dict[str, Any], grad: bool | None) -> Any:
         """The structure that the function returns."""
         tx = self.tx
-        positional = [_trackers(tx, a, self.argument) for a in args]
-        named = {k: _trackers(tx, v, self.argument) for k, v in kwargs.items()}
+        positional = [_trackers(tx, a, lambda t: _tensor_of(tx, t)) for a in args]
+        named = {k: _trackers(tx, v, lambda t: _tensor_of(tx, t)) for k, v in kwargs.items()}
         try:
             with torch_state(grad=grad):
                 return structure(tx, tx.call(function, positional, named))
@@ -127,6 +124,8 @@ class _Body:
         read = [n for n in read_from_outside(inner, made) if n not in markers]
         graph = as_graph(inner, [*self.markers, *read], made, output.fake_mode)
         impure = any(n.meta["impure"] for n in inner)
+        if impure and len(set(map(id, self.replaced))) < len(self.replaced):
+            unsupported(_KIND, f"the function of {self.what} has effects, and gets one tensor twice")
         remove(nodes)
         return graph, read, impure
 
@@ -197,15 +196,15 @@ def _apply_vmap(
         unsupported(_KIND, f"{what}: {error}")
     body = _Body(tx, what)
     mapped: list[tuple[torch.Tensor, int]] = []
-    for leaf, dim in zip(flat_args, flat_dims):
+    seen: list[Any] = list(flat_args)
+    for at, (leaf, dim) in enumerate(zip(flat_args, flat_dims)):
         if dim is not None:
-            if id(leaf) in body.shown:
-                unsupported(_KIND, f"{what} of one tensor twice")
             with tx.output.fake_mode:
-                body.show(leaf, leaf.select(dim, 0) if leaf.shape[dim] else _example_of_none(leaf, dim))
+                example = leaf.select(dim, 0) if leaf.shape[dim] else _example_of_none(leaf, dim)
+            seen[at] = body.show(leaf, example)
             mapped.append((leaf, dim))
     with tx.output.one_example():
-        returned = body.run(function, tuple(pytree.tree_unflatten(flat_args, spec)), kwargs, None)
+        returned = body.run(function, tuple(pytree.tree_unflatten(seen, spec)), kwargs, None)
     leaves, out_spec = pytree.tree_flatten(returned)
     if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
         unsupported(_KIND, f"the function of {what} returns something that is no tensor")
@@ -254,20 +253,27 @@ def rebuilt(tx: Tracer, made: VariableTracker, spec: Any) -> VariableTracker:
 # ---------------------------------------------------------------- gradients
 def _show_differentiated(
     tx: Tracer, what: str, body: _Body, args: tuple[Any, ...], argnums: Any
-) -> tuple[list[torch.Tensor], Any]:
-    """Shows the arguments that a transform differentiates by as such; gives them, and how results are arranged."""
+) -> tuple[list[torch.Tensor], Any, tuple[Any, ...]]:
+    """Shows the arguments that a transform differentiates by as such; gives them, how results are arranged, and all
+    arguments as the function gets them."""
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if not all(-len(args) <= n < len(args) for n in numbers) or len({n % len(args) for n in numbers}) != len(numbers):
         unsupported(_KIND, f"{what} with argnums={argnums} of {len(args)} arguments")
     chosen = args[argnums] if isinstance(argnums, int) else tuple(args[n] for n in numbers)
     leaves, spec = pytree.tree_flatten(chosen)
-    for leaf in leaves:
-        if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point() or id(leaf) in body.shown:
-            unsupported(_KIND, f"{what} by an argument that is no float tensor of its own")
+
+    def shown(leaf: Any) -> _Opaque:
+        if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point():
+            unsupported(_KIND, f"{what} by an argument that is no float tensor")
         with tx.output.fake_mode, torch.enable_grad():
             # With a history, as the wrapped tensor has one: it can't be changed like a leaf.
-            body.show(leaf, leaf.detach().requires_grad_().view_as(leaf))
-    return leaves, spec
+            seen = leaf.detach().requires_grad_().view_as(leaf)
+        return body.show(leaf, seen)
+
+    given = list(args)
+    for n in numbers:
+        given[n] = pytree.tree_map(shown, args[n])
+    return leaves, spec, tuple(given)
 
 
 def _gradient(maker: Any, with_value: bool) -> Callable[..., VariableTracker]:
@@ -276,8 +282,8 @@ def _gradient(maker: Any, with_value: bool) -> Callable[..., VariableTracker]:
         kwargs: dict[str, Any],
     ) -> VariableTracker:
         body = _Body(tx, what)
-        leaves, spec = _show_differentiated(tx, what, body, args, options.get("argnums", 0))
-        returned = body.run(function, args, kwargs, True)
+        leaves, spec, given = _show_differentiated(tx, what, body, args, options.get("argnums", 0))
+        returned = body.run(function, given, kwargs, True)
         value, aux = returned, ()
         if options.get("has_aux", False):
             if not (isinstance(returned, tuple) and len(returned) == 2):
@@ -313,10 +319,10 @@ def _jacobian(maker: Any) -> Callable[..., VariableTracker]:
             unsupported(_KIND, f"{what} with has_aux, chunk_size or randomness")
         body = _Body(tx, what)
         argnums = options.get("argnums", 0)
-        leaves, spec = _show_differentiated(tx, what, body, args, argnums)
+        leaves, spec, given = _show_differentiated(tx, what, body, args, argnums)
         if maker is torch.func.hessian and len(leaves) != 1:
             unsupported(_KIND, f"{what} by several tensors")
-        value = body.run(function, args, kwargs, True)
+        value = body.run(function, given, kwargs, True)
         if not isinstance(value, torch.Tensor):
             unsupported(_KIND, f"the function of {what} does not return one tensor")
         graph, read, impure = body.finish([value])
@@ -354,11 +360,9 @@ def _jvp(
     if not isinstance(args, tuple) or not isinstance(directions, tuple) or len(args) != len(directions):
         unsupported(_KIND, f"{what} of what is not a pair of tuples")
     body = _Body(tx, what)
-    for leaf in args:
-        if not isinstance(leaf, torch.Tensor) or id(leaf) in body.shown:
-            unsupported(_KIND, f"{what} by an argument that is no tensor of its own")
-        body.show(leaf, leaf.detach())
-    returned = body.run(func, args, {}, None)
+    if not all(isinstance(leaf, torch.Tensor) for leaf in args):
+        unsupported(_KIND, f"{what} by an argument that is no tensor")
+    returned = body.run(func, tuple(body.show(leaf, leaf.detach()) for leaf in args), {}, None)
     leaves, spec = pytree.tree_flatten(returned)
     if not all(isinstance(t, torch.Tensor) for t in (*leaves, *directions)):
         unsupported(_KIND, f"{what} with something that is no tensor")
@@ -380,8 +384,8 @@ def _vjp(
         unsupported(_KIND, f"{what} with {', '.join(options)}")
     args = tuple(structure(tx, p) for p in primals)
     body = _Body(tx, what)
-    leaves, spec = _show_differentiated(tx, what, body, args, tuple(range(len(args))))
-    returned = body.run(func, args, {}, True)
+    leaves, spec, given = _show_differentiated(tx, what, body, args, tuple(range(len(args))))
+    returned = body.run(func, given, {}, True)
     results, out_spec = pytree.tree_flatten(returned)
     if not all(isinstance(t, torch.Tensor) for t in results):
         unsupported(_KIND, f"{what}: a result that is no tensor")

@@ -94,6 +94,23 @@ PROGRAMS = {
     "per_sample_gradients": per_sample,
 }
 
+# A tensor at two places: what the transform replaces at one, it does not replace at the other.
+PROGRAMS.update({
+    "one tensor, mapped once": lambda x: torch.vmap(lambda a, b: a * b.sum(), in_dims=(0, None))(x, x),
+    "one tensor, mapped twice": lambda x: torch.vmap(lambda a, b: a.sum() + b, in_dims=(0, 0))(x, x),
+    "one tensor, mapped along both dimensions": lambda x: torch.vmap(
+        lambda a, b: a.sum() + b, in_dims=(0, 1))(x[:, :2], x[:, :2]),
+    "one tensor, mapped and by name": lambda x: torch.vmap(lambda a, b: a * b.sum(), in_dims=(0,))(x, b=x[0]),
+    "one tensor, written to in the mapped copy": lambda x: torch.vmap(
+        lambda a, b: a.mul_(2) + b)(x.clone(), x),
+    "one tensor, differentiated once": lambda x: func.grad(lambda a, b: (a * b * b).sum())(x, x),
+    "one tensor, differentiated by the last": lambda x: func.grad(lambda a, b: (a * b * b).sum(), argnums=-1)(x, x),
+    "one tensor, differentiated twice": lambda x: sum(
+        func.grad(lambda a, b: (a * b * b).sum(), argnums=(0, 1))(x, x)),
+    "jacobian by one of two": lambda x: func.jacrev(lambda a, b: (a * b * b).sum(0))(x, x),
+    "jvp of one tensor twice": lambda x: func.jvp(lambda a, b: a * b * b, (x, x), (x, x * 2))[1],
+})
+
 
 def run(function):
     torch.manual_seed(0)
@@ -117,6 +134,8 @@ BREAKING = {
     "print": (lambda x: torch.vmap(lambda v: (print(end=""), v * 2)[1])(x) + 1, "print"),
     "data": (lambda x: func.grad(lambda v: (v * float(v.detach().sum() > 0)).sum())(x) + 1, "float|item"),
     "chunks": (lambda x: torch.vmap(lambda v: v * 2, chunk_size=1)(x) + 1, "several times"),
+    "written to at one of two places": (
+        lambda x: (lambda y: torch.vmap(lambda a, b: a.mul_(2) + b)(y, y))(x.clone()) + 1, "one tensor twice"),
     "functionalize": (lambda x: func.functionalize(lambda v: v.add_(1))(x.detach() + 1) + 1, "functorch"),
 }
 
