@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import reprlib
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -42,9 +43,17 @@ def _device_words(device_type: Any, index: Any) -> str:
     return {1: "cpu", 2: "cuda"}.get(device_type, str(device_type)) + (f":{index}" if device_type != 1 else "")
 
 
+# A global's container may hold all that a program has: no more of it is written than is shown.
+_bounded = reprlib.Repr()
+_bounded.maxlevel = 2
+for _kind in ("list", "tuple", "dict", "set", "frozenset", "deque"):
+    setattr(_bounded, f"max{_kind}", 30)
+_bounded.maxstring = _bounded.maxlong = _bounded.maxother = 80
+
+
 def _short(value: Any) -> str:
     try:
-        text = repr(value)
+        text = _bounded.repr(value)
     except Exception as error:  # the user's own __repr__
         text = f"a {type(value).__qualname__} ({type(error).__name__} in its repr)"
     return text if len(text) <= 80 else text[:77] + "..."
