@@ -27,6 +27,7 @@ from ..exc import Unsupported
 from .base import MISSING, LazyVariable, VariableTracker, instance_dict
 from .constant import ConstantVariable
 from .containers.iterators import IteratorAdapterVariable
+from .functions.functions import BaseFunctionVariable
 from .functions.generators import GeneratorVariable
 from .objects.classes import is_made_by_python
 from .objects.objects import ObjectVariable
@@ -406,7 +407,25 @@ def is_pointed_at(value: Any) -> bool:
 
 
 def points_weakly(tracker: VariableTracker) -> bool:
-    """Whether an object or function is one of the module weakref."""
-    value = _real_object(tracker)
-    owner = value if issubclass(type(value), (type, types.BuiltinFunctionType, types.FunctionType)) else type(value)
-    return value is not None and owner.__module__ in ("weakref", "_weakref")
+    """Whether an object or function is one of the module weakref, or a function whose code, or that of a function which
+    it names, names such a one among its globals. Plain Python may call it, as it does a comprehension that breaks."""
+    if isinstance(tracker, BaseFunctionVariable):
+        return _names_weakref(tracker.code(), tracker.globals()[0], True)
+    return _is_of_weakref(_real_object(tracker))
+
+
+# By their ids, as nothing of the program's is to be compared with them.
+_OF_WEAKREF = frozenset(map(id, (weakref, *filter(callable, vars(weakref).values()))))
+
+
+def _is_of_weakref(value: Any) -> bool:
+    return id(value) in _OF_WEAKREF or id(type(value)) in _OF_WEAKREF
+
+
+def _names_weakref(code: types.CodeType, space: dict[str, Any], further: bool) -> bool:
+    named = [dict.get(space, name) for name in code.co_names]
+    if any(map(_is_of_weakref, named)):
+        return True
+    inside = (part for part in code.co_consts if isinstance(part, types.CodeType))
+    return any(_names_weakref(part, space, further) for part in inside) or further and any(
+        _names_weakref(f.__code__, f.__globals__, False) for f in named if type(f) is types.FunctionType)

@@ -100,6 +100,28 @@ def cache(x):
     return y, second.tolist()
 
 
+def comprehension(x):
+    held = [x + 1, x + 2]
+    seen = [weakref.ref(t) for t in held]
+    print(end="")
+    return x + 1, [r() is None for r in seen]
+
+
+def _pointed_at(values):
+    return [weakref.ref(v) for v in values]
+
+
+def called(x):
+    held = [x + 1, torch.nn.Linear(2, 2)]
+
+    def make():
+        return _pointed_at(held)
+
+    seen = make()
+    print(end="")
+    return x + 1, [r() is None for r in seen]
+
+
 def buffer(x):
     held = bytearray(b"abc")
     view = memoryview(held)
@@ -110,7 +132,8 @@ def buffer(x):
     return x + 1, held
 
 
-PROGRAMS = [own_object, in_c, with_a_callback, tensor, module, function, containers, mapping, cache, buffer]
+PROGRAMS = [own_object, in_c, with_a_callback, tensor, module, function, containers, mapping, cache, comprehension,
+            called, buffer]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
