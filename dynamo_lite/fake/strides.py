@@ -140,6 +140,17 @@ def _preserved(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result:
     return args[0].stride()
 
 
+def _zeros_of_integers(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
+    """``isinf``, which makes zeros of integers without looking at them."""
+    looks = args[0].is_floating_point() or args[0].is_complex()
+    return (elementwise if looks else _preserved)(func, args, kwargs, result)
+
+
+def _log_sigmoid(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
+    """A CPU's kernel makes contiguous results of whatever layout."""
+    return contiguous(result.shape) if result.device.type == "cpu" else None
+
+
 def _contiguous(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
     return contiguous(result.shape) if result.is_contiguous() else None
 
@@ -287,6 +298,11 @@ RULES: dict[Any, Rule] = {
     aten.flip.default: _preserved,
     aten.nan_to_num.default: _preserved,
     aten.hardtanh.default: _preserved,
+    aten.isinf.default: _zeros_of_integers,
+    aten.deg2rad.default: _preserved,
+    aten.rad2deg.default: _preserved,
+    aten.frexp.Tensor: _preserved,
+    aten.log_sigmoid_forward.default: _log_sigmoid,
     aten.sort.default: _preserved,
     aten.sort.stable: _preserved,
     aten.view.default: _of_view,
@@ -305,9 +321,10 @@ RULES: dict[Any, Rule] = {
     **dict.fromkeys(_IN_MEMORY_FORMAT, _memory_format),
 }
 _ALWAYS = frozenset({
-    *_IN_MEMORY_FORMAT, aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.pow.Scalar, aten.roll.default,
-    aten.rrelu_with_noise.default})
+    *_IN_MEMORY_FORMAT, aten.isinf.default, aten.log_sigmoid_forward.default, aten.masked_fill.Scalar,
+    aten.masked_fill.Tensor, aten.pow.Scalar, aten.roll.default, aten.rrelu_with_noise.default})
 """Operations whose rule is wrong without such a dimension, too."""
-EVERY_RESULT = frozenset({aten.sort.default, aten.sort.stable})
+EVERY_RESULT = frozenset({
+    aten.sort.default, aten.sort.stable, aten.frexp.Tensor, aten.log_sigmoid_forward.default})
 """Operations whose results all have the strides of the first."""
 VIEWS = frozenset({aten.view.default, aten._unsafe_view.default})

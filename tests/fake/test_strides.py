@@ -1,5 +1,6 @@
 """Strides of dimensions that have no second element: fake tensors promise what eager gives."""
 import pytest
+import thorough
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
@@ -199,3 +200,33 @@ def assert_strides_of_eager(fn, x):
     got, strides = compiled(x)
     want = fn(x)
     assert strides == want.stride() == got.stride() and torch.equal(got, want)
+
+
+LAYOUTS = {
+    "one row": lambda x: x[:3, :1].contiguous().t(), "columns": lambda x: x[:3].contiguous().t(),
+    "one element": lambda x: x[:1, :1], "one and one": lambda x: x[:1, :3, None].transpose(0, 2).contiguous(),
+    "gaps": lambda x: x[:, ::2], "expanded": lambda x: x[:, :1].expand(4, 3), "nothing": lambda x: x[:0, :3].t(),
+    "channels last": lambda x: x[None, :, :1, None].contiguous(memory_format=torch.channels_last),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_unary_operators_of_op_db(layout):
+    from torch.testing._internal.common_methods_invocations import unary_ufuncs
+
+    wrong = []
+    operators = [op for op in unary_ufuncs if "jiterator" not in op.name and not op.name.startswith("_refs")]
+    for turn, op in enumerate(operators):
+        for dtype in thorough.share([torch.float32, torch.int64, torch.bool, torch.float16], turn):
+            x = LAYOUTS[layout](torch.ones(4, 6, dtype=dtype))
+            try:
+                want = op.op(x)
+            except (RuntimeError, TypeError):
+                continue
+            mode = TraceFakeMode()
+            with mode:
+                got = op.op(mode.from_tensor(x))
+            for a, b in zip(*[r if isinstance(r, tuple) else (r,) for r in (want, got)]):
+                if (a.dtype, a.shape, a.stride()) != (b.dtype, b.shape, b.stride()):
+                    wrong.append((op.name, dtype, a.stride(), b.stride()))
+    assert not wrong, wrong

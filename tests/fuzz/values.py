@@ -143,6 +143,7 @@ def program(seed: int) -> str:
         lines.append(f"    {name} = {text}")
     read = "\n".join(lines)
     results = [name for name in maker.known if name[0] == "v" and read.count(name) == 1]
-    if not maker.moves:  # zeros tell their signs
+    # Zeros tell their signs, unless eager's depend on layouts.
+    if not maker.moves and not any(name in read for name in ("imum(", "torch.fm", "clamp")):
         results += [f"({name} == 0) & {name}.signbit()" for name in results if maker.known[name].is_floating_point()]
     return f"{head}def f(a, b, c):\n{read}\n    return [{', '.join(results)}]\n"
