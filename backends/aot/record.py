@@ -257,6 +257,8 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self._casts or func.namespace == "prim" or func in _NUMBERS_OF_LAYOUT:
             return self._dispatch(func, args, kwargs)
+        if func in casts_inside.OPAQUE:
+            raise CannotFunctionalize(f"{func} under autocast")
         casts = self._casts
         if kind_of(func) == "composite" and not casts_inside.are_cast(func, (args, kwargs)):
             # Not by a decomposition of ours: what aten's own kernel calls is cast.

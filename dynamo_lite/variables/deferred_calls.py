@@ -86,8 +86,17 @@ def _check_state(tx: Tracer, function: SkippedFunctionVariable) -> None:
             unsupported(function.kind, f"{function.describe()}() after a change of what {name} goes by")
 
 
+# Objects that handlers hold and are looked at for one call, and those that no handler changes.
+_MOST_BEHIND = 300
+_UNCHANGED = (str, bytes, int, float, type(None), type, types.ModuleType, types.FunctionType, types.MethodType)
+
+
 def _behind(args: list[VariableTracker]) -> list[Any]:
-    """The handlers and filters that a record of a logger comes to, and what they hold, which they may change."""
+    """The handlers and filters that a record of a logger comes to, and what they hold, which they may change.
+
+    Raises:
+        exc.Unsupported: they hold too much to be looked at.
+    """
     asked = args[0].value if args and not args[0].is_constant() else None
     logger: logging.Logger | None = asked if issubclass(type(asked), logging.Logger) else logging.getLogger()
     pending: list[Any] = []
@@ -95,7 +104,9 @@ def _behind(args: list[VariableTracker]) -> list[Any]:
         pending += (*logger.handlers, *logger.filters, *(f for handler in logger.handlers for f in handler.filters))
         logger = logger.parent if logger.propagate else None
     found: dict[int, Any] = {}
-    while pending and len(found) < _MOST_BEHIND:
+    while pending:
+        if len(found) == _MOST_BEHIND:
+            unsupported("print_or_log", f"a logging call whose handlers hold more than {_MOST_BEHIND} objects")
         value = pending.pop()
         cls = type(value)  # not isinstance, which asks objects of the user's for their __class__
         if id(value) in found or issubclass(cls, (logging.Logger, *_UNCHANGED)):
@@ -108,10 +119,6 @@ def _behind(args: list[VariableTracker]) -> list[Any]:
         else:
             pending += (instance_dict(value) or {}).values()
     return list(found.values())
-
-
-_MOST_BEHIND = 300  # objects, of what handlers hold
-_UNCHANGED = (str, bytes, int, float, type(None), type, types.ModuleType, types.FunctionType, types.MethodType)
 
 
 def _is_known(tx: Tracer, value: VariableTracker) -> bool:

@@ -12,6 +12,9 @@ from torch import nn
 
 import dynamo_lite
 from dynamo_lite import log
+from dynamo_lite.backends.aot.functional import CannotFunctionalize
+from dynamo_lite.backends.aot.record import record
+from dynamo_lite.fake.mode import TraceFakeMode
 from dynamo_lite.runtime import casts_inside
 
 if "expecttest" not in sys.modules:
@@ -104,3 +107,10 @@ def test_the_state_is_as_before():
             assert torch.is_autocast_enabled("cpu")
         assert torch.is_autocast_enabled("cpu")
     assert not torch.is_autocast_enabled("cpu")
+
+
+def test_a_recorder_that_is_given_such_an_operation_refuses_it():
+    graph = torch.fx.Graph()
+    graph.output((graph.call_function(torch.linalg.pinv, (graph.placeholder("x"),)),))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), pytest.raises(CannotFunctionalize, match="autocast"):
+        record(torch.fx.GraphModule({}, graph), [TraceFakeMode().from_tensor(torch.ones(3, 3))], {})

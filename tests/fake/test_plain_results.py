@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 
 import dynamo_lite
-from dynamo_lite import config
 from dynamo_lite.fake import plain_results, plain_views
 from dynamo_lite.fake.mode import TraceFakeMode
 
@@ -46,14 +45,6 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
             x.shape[0], x.shape[1], 2, 1).transpose(1, 2), x.unsqueeze(0).squeeze(0)[0].t(), x[:, 1], x[..., -1]),
     "parts": lambda x: (*x.split(2, -1), *x.unbind(-1), *x.split([1, 2], -1), *x.mT.split(1, 1), x.detach()),
 }
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    dynamo_lite.reset()
-    with config.patch(cache_sizes=False):
-        yield
-    dynamo_lite.reset()
 
 
 def _parts(found: Any) -> list[torch.Tensor]:

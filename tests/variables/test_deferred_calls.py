@@ -145,3 +145,30 @@ def test_log_in_a_function_that_runs_twice_breaks(output):
 
     with pytest.raises(dynamo_lite.exc.Unsupported):
         dynamo_lite.compile(function, backend="eager", fullgraph=True)(torch.ones(2))
+
+
+class Full(logging.NullHandler):
+    """Holds more objects than are looked at, and a list that changes with each record."""
+
+    def __init__(self):
+        super().__init__()
+        self.counted = [0]
+        self.held = [object() for _ in range(400)]
+
+    def handle(self, record):
+        self.counted[0] += 1
+
+
+def test_handlers_that_hold_too_much_to_be_looked_at(output):
+    handler = Full()
+    logger.addHandler(handler)
+    try:
+        def fn(x):
+            y = x + handler.counted[0]
+            logger.info("counts")
+            return y + handler.counted[0]
+
+        compiled = dynamo_lite.compile(fn, backend="eager")
+        assert [compiled(torch.zeros(1)).item() for _ in range(3)] == [1, 3, 5]
+    finally:
+        logger.removeHandler(handler)
