@@ -161,12 +161,13 @@ class Full(logging.NullHandler):
 
 def test_handlers_that_hold_too_much_to_be_looked_at(output):
     handler = Full()
+    counted = handler.counted
     logger.addHandler(handler)
     try:
         def fn(x):
-            y = x + handler.counted[0]
+            y = x + counted[0]
             logger.info("counts")
-            return y + handler.counted[0]
+            return y + counted[0]
 
         compiled = dynamo_lite.compile(fn, backend="eager")
         assert [compiled(torch.zeros(1)).item() for _ in range(3)] == [1, 3, 5]
