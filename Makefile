@@ -8,6 +8,8 @@ ARGS   ?=
 STAMP  := $(VENV)/.installed
 # The version that the project is developed with; 3.14 and 3.15 have been run with 2.15.
 TORCH  ?= torch==$(if $(findstring python3.14,$(PYTHON))$(findstring python3.15,$(PYTHON)),2.15.0,2.13.0)
+# Tests import the same modules in hundreds of processes: compiled modules are kept, also where Python is told to keep none.
+unexport PYTHONDONTWRITEBYTECODE
 # What the survey of models has found so far: a run that was stopped goes on.
 ROWS   := benchmarks/results/partial.coverage.json
 
@@ -29,7 +31,7 @@ help:
 install: $(STAMP)
 
 # torch comes first and exactly: the project's own range would fetch the newest build, with CUDA, several GB.
-# Modules are compiled on all processors, where pip compiles one after the other; those in the syntax of a later Python are not.
+# Modules are compiled when they are first imported: pip would compile all of them, a minute's work, of which few are used.
 # A change of the sources of extensions and of prebuilt libraries makes the stamp old, and both are built again.
 INDUCTOR := backends/inductor
 SOURCES  := $(wildcard dynamo_lite/*.c dynamo_lite/csrc/*.[ch] dynamo_lite/csrc/*/*.[ch] $(INDUCTOR)/*.[ch] \
@@ -38,15 +40,12 @@ $(STAMP): pyproject.toml setup.py $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet --no-compile $(TORCH)
 	$(BIN)/python -m pip install --quiet --no-compile -e ".[test,bench,dev]"
-	$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null || true
 	touch $@
 
 demo: $(STAMP)
 	$(BIN)/python benchmarks/demo.py $(ARGS)
 
-# Processes of tests import the project hundreds of times: it is compiled once, also where Python is told to keep nothing.
 test: $(STAMP)
-	$(BIN)/python -m compileall -q dynamo_lite backends
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 # The tests of what kernels compute; those of their text in C++ are skipped.

@@ -50,6 +50,10 @@ def extension(name: str, *stems: str) -> Extension:
 class BuildExtensions(build_ext):
     """build_ext that says in one sentence what is missing when there is no compiler or no Python.h."""
 
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or True  # the extensions side by side, on all processors
+
     def run(self) -> None:
         if "t" in getattr(sys, "abiflags", ""):
             raise PlatformError(
