@@ -375,8 +375,14 @@ def held_by(effects: Any, values: Iterable[VariableTracker]) -> dict[int, Variab
         tracker = pending.pop()
         if id(tracker) not in seen:
             seen[id(tracker)] = tracker
-            known = effects.tracker_of(tracker.value) if isinstance(tracker, LazyVariable) else None
-            pending += parts_of(tracker) if known is None else [known]
+            # Constants and what nobody has looked at hold no trackers; a list may have thousands of them.
+            if isinstance(tracker, LazyVariable):
+                known = effects.tracker_of(tracker.value)
+                pending += [] if known is None else [known]
+                continue
+            if isinstance(tracker, ConstantVariable):
+                continue
+            pending += parts_of(tracker)
             pending += (v for v in effects.attributes_of(tracker).values() if v is not MISSING)
     return seen
 
