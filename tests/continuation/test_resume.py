@@ -10,6 +10,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
+import thorough
 
 sys.path.insert(0, os.path.dirname(__file__))
 
@@ -62,7 +63,7 @@ def test_a_break_whenever_an_instruction_is_reached(name: str) -> None:
     captures = Captures()
     for args in FUNCTIONS[name]:
         expected = outcome(fn, args)
-        for index in some(break_points(fn.__code__)):
+        for index in thorough.share(some(break_points(fn.__code__)), 0):
 
             def again(code: CodeType) -> CodeType:
                 return captures.where_it_stands_for(code, index)
@@ -72,8 +73,9 @@ def test_a_break_whenever_an_instruction_is_reached(name: str) -> None:
             assert got == expected, decode(fn.__code__).instructions[index]
 
 
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "wide"])
-@pytest.mark.parametrize("options", OPTIONS, ids=["lean", "literal"])
+@pytest.mark.parametrize("name, options", [
+    pytest.param(name, OPTIONS[which], id=f"{name}-{('lean', 'literal')[which]}")
+    for turn, name in enumerate(FUNCTIONS) if name != "wide" for which in thorough.share((0, 1), turn)])
 def test_one_instruction_at_a_time(name: str, options: dict[str, Any]) -> None:
     check_one_instruction_at_a_time(name, options)
 
@@ -119,7 +121,7 @@ def test_under_the_hook(name: str) -> None:
     fn = BY_NAME[name]
     for args in FUNCTIONS[name]:
         expected = outcome(fn, args)
-        for index in some(break_points(fn.__code__)):
+        for index in thorough.share(some(break_points(fn.__code__)), 1):
             compiled = CompiledFunction(fn, Interrupter(fn.__code__, index).hook)
             got = outcome(compiled, args)
             reset_code(fn.__code__)

@@ -1,6 +1,7 @@
 """Under autocast, what an operation's own kernel calls is cast: dtypes while tracing and results are eager's, with
 gradients or without."""
 import contextlib
+import itertools
 import sys
 import types
 
@@ -35,10 +36,16 @@ FUNCTIONS = {
 OPAQUE = {"layer": lambda x: LAYER(x[None]), "pinv": lambda x: torch.linalg.pinv(x)}
 
 
-@pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", [*FUNCTIONS, *OPAQUE])
-def test_dtypes_are_eagers(name, mode, inside):
+def cases():
+    """Each function in each mode; with the context inside or around, and with either backend, by turns."""
+    for turn, (name, mode) in enumerate(itertools.product([*FUNCTIONS, *OPAQUE], MODES)):
+        for inside in thorough.share((False, True), turn):
+            for kernels in thorough.share((False, True), turn // 2):
+                yield name, mode, inside, kernels
+
+
+@pytest.mark.parametrize("name, mode, inside, kernels", cases())
+def test_dtypes_are_eagers(name, mode, inside, kernels):
     function = (FUNCTIONS | OPAQUE)[name]
 
     def fn(x):
@@ -48,22 +55,22 @@ def test_dtypes_are_eagers(name, mode, inside):
             z = y * 2 if y.dtype is torch.bfloat16 else y * 3
         return before, y, z, str(y.dtype), x @ x.t()
 
-    for backend in ("eager", "inductor_lite" if mode == "no_grad" else "aot_eager"):
-        dynamo_lite.reset()
-        log.reset_counters()
-        compiled = dynamo_lite.compile(fn, backend=backend)
-        with MODES[mode](), torch.autocast("cpu", torch.bfloat16, enabled=not inside):
-            for n in (3, 4, 5):
-                x = torch.randn(n, 12)
-                want, got = fn(x), compiled(x)
-                assert got[3] == want[3]
-                for a, b in zip(want, got):
-                    if isinstance(a, torch.Tensor):
-                        assert (b.dtype, b.stride(), b.requires_grad) == (a.dtype, a.stride(), a.requires_grad)
-                        torch.testing.assert_close(b, a, rtol=0.1, atol=0.1)
-        # The layer's whole operation is taken where no gradients are wanted.
-        whole = name in OPAQUE and (name != "layer" or mode != "grad")
-        assert bool(log.counters().get("graph_breaks")) == whole
+    dynamo_lite.reset()
+    log.reset_counters()
+    with_kernels = "inductor_lite" if mode == "no_grad" else "aot_eager"
+    compiled = dynamo_lite.compile(fn, backend=with_kernels if kernels else "eager")
+    with MODES[mode](), torch.autocast("cpu", torch.bfloat16, enabled=not inside):
+        for n in (3, 4, 5):
+            x = torch.randn(n, 12)
+            want, got = fn(x), compiled(x)
+            assert got[3] == want[3]
+            for a, b in zip(want, got):
+                if isinstance(a, torch.Tensor):
+                    assert (b.dtype, b.stride(), b.requires_grad) == (a.dtype, a.stride(), a.requires_grad)
+                    torch.testing.assert_close(b, a, rtol=0.1, atol=0.1)
+    # The layer's whole operation is taken where no gradients are wanted.
+    whole = name in OPAQUE and (name != "layer" or mode != "grad")
+    assert bool(log.counters().get("graph_breaks")) == whole
 
 
 def _tensors(value):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import thorough
 import torch
 import torch.nn.functional as F
 
@@ -65,8 +66,9 @@ def _parts(found: Any) -> list[torch.Tensor]:
     return list(found) if isinstance(found, tuple) else [found]
 
 
-@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name, backend", [
+    (name, backend) for turn, name in enumerate(FUNCTIONS)
+    for backend in ("eager", *thorough.share(["inductor_lite"], turn))])
 def test_one_graph_for_all_sizes(name: str, backend: str) -> None:
     fn = FUNCTIONS[name]
     compiled = dynamo_lite.compile(fn, backend=backend)

@@ -1,5 +1,6 @@
 """Writes into parts of tensors: generated code against eager, duplicates, faults, and inputs written in place."""
 import pytest
+import thorough
 import torch
 import torch.nn.functional as F
 
@@ -214,7 +215,7 @@ def test_scatter_reduce(check_many, dtype, included):
         for d in range(len(shape)):
             size = tuple(n if k == d else min(n, shape[k]) for k, n in enumerate(index))
             x, i, src = numbers(*shape, dtype=dtype), places(shape[d], *size), numbers(*size, dtype=dtype)
-            for how in ("sum", "prod", "amax", "amin", "mean"):
+            for how in thorough.share(("sum", "prod", "amax", "amin", "mean"), d + len(cases)):
                 if how != "mean" or dtype.is_floating_point:
                     cases.append((f"{how} {shape} {d}", lambda x, i, s, d=d, how=how: (x * 2).scatter_reduce(
                         d, i, s, how, include_self=included) + 1, [x, i, src]))
