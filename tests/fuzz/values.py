@@ -3,7 +3,8 @@ moves of what they give, over zeros of both signs, NaN, infinities, and numbers 
 
 Invariant: every operator has one right result, which eager gives in vectors as in single elements, so that results are
 compared to the last bit. What eager itself leaves open (MKL's square roots, remainders of denormal divisors, which of
-two zeros is the larger, whether `alpha` times a 16-bit float is rounded before it is added) is not among them. """
+two zeros is the larger, the sign of NaN, whether `alpha` times a 16-bit float is rounded before it is added) is not
+among them. """
 from __future__ import annotations
 
 import random
@@ -56,12 +57,13 @@ LAYOUTS = ["numbers({s}, m * n, {d}).view(m, n)"] * 3 + [
 NUMBERS = ["0", "1", "-1", "2", "3", "7", "255", "-3", "0.5", "-1.5", "2.0", "100", "True", "2**31"]
 INFIX = ["+", "-", "*", "/", "//", "%", "&", "|", "^", "<", "<=", "==", "!=", ">", ">=", "<<", ">>"]
 ONE = ["-{t}", "~{t}"] + ["{t}." + name + "()" for name in (
-    "abs", "neg", "sign", "floor", "ceil", "round", "trunc", "relu", "isnan", "signbit", "logical_not",
+    "abs", "neg", "sign", "floor", "ceil", "round", "trunc", "relu", "isnan", "nan_to_num().signbit", "logical_not",
     "square", "isfinite", "frac", "reciprocal", "isinf", "clone", "sgn", "bool", "int", "half", "float",
     "nan_to_num", "positive")]
 TWO = ["torch." + name for name in (
-    "maximum({t}, {o})", "minimum({t}, {o})", "fmax({t}, {o})", "fmin({t}, {o})", "copysign({t}, {o})",
-    "logical_and({t}, {o})", "logical_xor({t}, {o})", "eq({t}, {o})", "fmod({t}, {o})", "remainder({t}, {o})",
+    "maximum({t}, {o})", "minimum({t}, {o})", "fmax({t}, {o})", "fmin({t}, {o})", "copysign({t}, {n})",
+    "copysign({t}, {t}.nan_to_num())", "logical_and({t}, {o})", "logical_xor({t}, {o})", "eq({t}, {o})",
+    "fmod({t}, {o})", "remainder({t}, {o})",
     "div({t}, {o}, rounding_mode='trunc')", "div({t}, {o}, rounding_mode='floor')", "heaviside({t}, {o})",
     "clamp_min({t}, {o})", "nextafter({t}, {o})", "floor_divide({t}, {o})", "add({t}, {o}, alpha=2)",
     "sub({t}, {o}, alpha=2)")]
