@@ -42,7 +42,7 @@ def schedule(lowered: LoweredGraph, arrangement: Arrangement) -> Schedule:
     Args:
         arrangement: the target's.
     """
-    groups = Fuser(lowered, arrangement.follows_product).run()
+    groups = Fuser(lowered, arrangement).run()
     needed = _read_outside(lowered, groups)
     steps: list[Step] = []
     nests = 0

@@ -12,7 +12,7 @@ run first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from dynamo_lite.backends.aot import passes
 from dynamo_lite.backends.inductor import program as prog
@@ -20,9 +20,11 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
 from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph, Operation
+from dynamo_lite.backends.inductor.scheduler.arrangement import Arrangement
 from dynamo_lite.backends.inductor.scheduler.groups import Group, Member, make_member
 from dynamo_lite.backends.inductor.scheduler.guards import Limit, edges_of
 from dynamo_lite.backends.inductor.scheduler.order import dims_by_stride
+from dynamo_lite.backends.inductor.scheduler.repeated_passes import passes_again
 from dynamo_lite.backends.inductor.scheduler.space import Sizes, blocks, refine
 
 MAX_MEMBERS = 64
@@ -40,12 +42,12 @@ class Fuser:
     """Builds the groups of one graph.
 
     Args:
-        follows_product: see ``Arrangement``.
+        arrangement: the target's.
     """
 
-    def __init__(self, lowered: LoweredGraph, follows_product: Callable[[Group, Member], bool]):
+    def __init__(self, lowered: LoweredGraph, arrangement: Arrangement):
         self.lowered = lowered
-        self._follows_product = follows_product
+        self._arrangement = arrangement
         self.groups: list[Group] = []
         self._writer: dict[str, Group] = {}
         self._readers: dict[str, list[Group]] = {}
@@ -150,6 +152,10 @@ class Fuser:
                 dims, reduced = fitted
                 if group.contraction is not None and (dims != group.dims or not self._follows(group, member)):
                     continue
+                if full and group.has_reduction and passes_again(group, member) and not self._arrangement.stays_near(
+                    group, member, dims, reduced
+                ):
+                    continue
                 if self._guards_stay(group, member, dims, reduced) and self._values_pass(
                     group, member, dims, reduced, full
                 ):
@@ -243,7 +249,7 @@ class Fuser:
 
     def _follows(self, group: Group, member: Member) -> bool:
         """Whether the member may be computed tile by tile behind the group's sum of products."""
-        return not member.reads.keys().isdisjoint(group.writes()) and self._follows_product(group, member)
+        return not member.reads.keys().isdisjoint(group.writes()) and self._arrangement.follows_product(group, member)
 
     def _values_pass(self, group: Group, member: Member, dims: Sizes, reduced: tuple[bool, ...], full: bool) -> bool:
         """Whether every element that the member reads of the group's buffers is the one written in the same

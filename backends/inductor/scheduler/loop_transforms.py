@@ -200,9 +200,9 @@ def score(kernel: Kernel, v: ix.Var) -> tuple[int, int]:
     gain = 0
     contiguous = False
     accesses = [(s.index, 2) for s in kernel.statements() if isinstance(s, Store) and s.buffer not in kernel.scratch]
-    for n in walk([s.value for s in kernel.statements()]):
-        if n.op == "load" and n.attr[0] not in kernel.scratch:
-            accesses.append((n.attr[1], 1))
+    for stage in kernel.stages:  # each reads again
+        accesses += [(n.attr[1], 1) for n in walk([s.value for s in stage.statements])
+                     if n.op == "load" and n.attr[0] not in kernel.scratch]
     for index, weight in accesses:
         c = ix.coefficient(index, v)
         times = weight * math.prod(w.size if isinstance(w.size, int) else 1 << 10 for w in ix.free_vars(index))
