@@ -26,6 +26,8 @@ def batch_norm_inference(
     training: bool, momentum: float, eps: float,
 ) -> Any:
     """With known statistics it is one product and one sum for each element, with eager's factors."""
+    if training and running_mean is None and running_var is None:
+        return batch_norm_training(input, weight, bias, None, None, True, momentum, eps)
     if training or running_mean is None or running_var is None or not input.dtype.is_floating_point:
         return batch_norm_effects(input, weight, bias, running_mean, running_var, training, momentum, eps)
     # 16-bit floats are computed in 32 bits and rounded once; their parameters are of either kind.
@@ -53,18 +55,20 @@ def _memory_format(x: Tensor) -> torch.memory_format:
 
 
 def batch_norm_training(
-    input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor,
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,
     training: bool, momentum: float, eps: float,
 ) -> Any:
-    """Statistics, their running averages, and one product and one sum for each element, with eager's factors."""
+    """Statistics, their running averages where there are any, and one product and one sum for each element, with
+    eager's factors."""
     if not training or not _plain(input, weight, bias, running_mean, running_var):
         return NotImplemented
     dims = [0, *range(2, input.dim())]
     count = input.numel() // input.shape[1]
     var, mean = torch.var_mean(input, dims, correction=0)
     inverse = 1 / (var + eps).sqrt()
-    running_mean.copy_(mean * momentum + running_mean * (1 - momentum))
-    running_var.copy_(var * (momentum * count / (count - 1)) + running_var * (1 - momentum))
+    if running_mean is not None and running_var is not None:
+        running_mean.copy_(mean * momentum + running_mean * (1 - momentum))
+        running_var.copy_(var * (momentum * count / (count - 1)) + running_var * (1 - momentum))
     factor = inverse if weight is None else inverse * weight
     shift = -mean * factor if bias is None else bias - mean * factor
     shape = [-1] + [1] * (input.dim() - 2)

@@ -273,10 +273,52 @@ def batch_norm_training(
     momentum: float,
     eps: float,
 ) -> Any:
+    normalized = _normalized(g, input, weight, bias, eps) if training else None
+    if normalized is None:
+        return NotImplemented
+    out, mean, rstd, unbiased = normalized
+
+    def blend(new: Node, old: Node) -> Node:
+        keep = g.ops.op("mul", old, like(g.ops, old, 1 - momentum))
+        return g.ops.op("add", g.ops.op("mul", new, like(g.ops, new, momentum)), keep)
+
+    dtypes = g.result_dtypes()
+    moved = []
+    for new, old in ((mean, running_mean), (unbiased, running_var)):
+        moved.append(cast_to(g, elementwise(g, blend, new, cast_to(g, old, new.dtype)), old.dtype))
+    return out, cast_to(g, mean, dtypes[1]), cast_to(g, rstd, dtypes[2]), *moved
+
+
+@register_lowering(aten.native_batch_norm.default)
+def batch_norm_without_running_statistics(
+    g: GraphLowering,
+    input: TensorValue,
+    weight: TensorValue | None,
+    bias: TensorValue | None,
+    running_mean: TensorValue | None,
+    running_var: TensorValue | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    if not training or running_mean is not None or running_var is not None:
+        return NotImplemented
+    normalized = _normalized(g, input, weight, bias, eps)
+    if normalized is None:
+        return NotImplemented
+    out, *stats = normalized
+    return out, *(cast_to(g, s, dtype) for s, dtype in zip(stats, g.result_dtypes()[1:]))
+
+
+def _normalized(
+    g: GraphLowering, input: TensorValue, weight: TensorValue | None, bias: TensorValue | None, eps: float
+) -> tuple[TensorValue, TensorValue, TensorValue, TensorValue] | None:
+    """The result, and of each channel the mean, the inverse deviation and the unbiased variance. None where a channel
+    has no two values that floats can be made of."""
     dims = (0, *range(2, input.ndim))
     n = count(input, dims)
-    if not input.dtype.is_floating_point or not training or not g.sizes.at_most(2, n, "a channel's variance"):
-        return NotImplemented
+    if not input.dtype.is_floating_point or not g.sizes.at_most(2, n, "a channel's variance"):
+        return None
     wide = cast_to(g, input, opmath(input.dtype))
     g.realize_if_dear(wide)
     mean, squares = moments(g, wide, dims)
@@ -287,16 +329,7 @@ def batch_norm_training(
     out = elementwise(g, lambda a, m, r: g.ops.op("mul", g.ops.op("sub", a, m), r), wide, mean, rstd)
     out = scaled(g, out, _per_channel(g, weight, input), _per_channel(g, bias, input))
     stats = [reshaped(g, s, (input.shape[1],)) for s in (mean, rstd, divided_by(g, squares, ix.add(n, -1)))]
-
-    def blend(new: Node, old: Node) -> Node:
-        keep = g.ops.op("mul", old, like(g.ops, old, 1 - momentum))
-        return g.ops.op("add", g.ops.op("mul", new, like(g.ops, new, momentum)), keep)
-
-    dtypes = g.result_dtypes()
-    moved = []
-    for new, old in ((stats[0], running_mean), (stats[2], running_var)):
-        moved.append(cast_to(g, elementwise(g, blend, new, cast_to(g, old, new.dtype)), old.dtype))
-    return cast_to(g, out, input.dtype), cast_to(g, stats[0], dtypes[1]), cast_to(g, stats[1], dtypes[2]), *moved
+    return cast_to(g, out, input.dtype), stats[0], stats[1], stats[2]
 
 
 @register_lowering(aten.native_batch_norm_backward.default)
