@@ -435,13 +435,8 @@ def floordiv(x: Index, divisor: Index) -> Index:
             top = monomial[0]
             if len(monomial) == 1 and coefficient == 1 and type(top) is FloorDiv and isinstance(top.divisor, int):
                 return add(quotient, floordiv(top.expr, top.divisor * divisor))
-            if (
-                len(monomial) == 1
-                and coefficient == 1
-                and type(top) is Mod
-                and isinstance(top.divisor, int)
-                and top.divisor % divisor == 0
-            ):
+            if (len(monomial) == 1 and coefficient == 1 and type(top) is Mod and isinstance(top.divisor, int)
+                    and top.divisor % divisor == 0):
                 return add(quotient, mod(floordiv(top.expr, divisor), top.divisor // divisor))
     return add(quotient, atom(FloorDiv(rest, divisor)))
 
@@ -462,13 +457,8 @@ def mod(x: Index, divisor: Index) -> Index:
         if len(rest.terms) == 1 and not rest.const:
             ((monomial, coefficient),) = rest.terms.items()
             top = monomial[0]
-            if (
-                len(monomial) == 1
-                and coefficient == 1
-                and type(top) is Mod
-                and isinstance(top.divisor, int)
-                and top.divisor % divisor == 0
-            ):
+            if (len(monomial) == 1 and coefficient == 1 and type(top) is Mod and isinstance(top.divisor, int)
+                    and top.divisor % divisor == 0):
                 return mod(top.expr, divisor)
     return atom(Mod(rest, divisor))
 
@@ -479,13 +469,20 @@ def _by_factor(x: Index, divisor: Index) -> tuple[Index, Index, Index, Index] | 
         return None
     factors: list[Index] = [k] if (k := math.gcd(divisor.const, *divisor.terms.values())) > 1 else []
     if len(divisor.terms) == 1 and not divisor.const:
-        ((monomial, _),) = divisor.terms.items()
+        ((monomial, k),) = divisor.terms.items()
         factors += [atom(a) for a in monomial] if len(monomial) > 1 else []
+        factors += {Expr({shared: math.gcd(k, c)}, 0): None for m, c in x.terms.items()
+                    if (shared := _shared(m, monomial))}
     for g in factors:
         y, r = _split(x, g)
-        if fits(r, g):
+        if g != divisor and fits(r, g):
             return g, y, r, _split(divisor, g)[0]
     return None
+
+
+def _shared(a: Monomial, b: Monomial) -> Monomial:
+    """The atoms that two products have in common."""
+    return tuple(part for at, part in enumerate(a) if a[:at].count(part) < b.count(part))
 
 
 def _in_steps(x: Expr, divisor: int) -> tuple[int, Index, Index] | None:

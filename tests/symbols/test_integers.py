@@ -108,6 +108,24 @@ def test_divisors_with_a_common_factor():
             assert number(ix.mod(flat, divisor)) == number(flat) % number(divisor)
 
 
+def test_divisors_that_share_factors_with_what_does_not_fit_below_them():
+    """Heads that are repeated: what lies below a row of them can't change which group of heads it is in."""
+    rows = ix.atom(ix.Sym("rows"))
+    head, row, at = ix.var("head", 8), ix.var("row", rows), ix.var("at", 16)
+    flat = ix.sum_of([ix.product([head, rows, 16]), ix.mul(row, 16), at])
+    assert ix.floordiv(flat, ix.mul(rows, 64)) == ix.floordiv(head, 4)
+    assert ix.mod(flat, ix.mul(rows, 64)) == ix.sum_of(
+        [ix.product([ix.mod(head, 4), rows, 16]), ix.mul(row, 16), at])
+    assert ix.floordiv(ix.add(ix.mul(head, rows), row), ix.mul(rows, 4)) == ix.floordiv(head, 4)
+    beyond = ix.add(flat, 5)  # reaches the next row
+    quotient, rest = (f(beyond, ix.mul(rows, 64)) for f in (ix.floordiv, ix.mod))
+    for values in ({"rows": 3, "head": 3, "row": 2, "at": 15}, {"rows": 2, "head": 7, "row": 1, "at": 12}):
+        def number(x):
+            return ints.evaluate(x, lambda a: values[a.name])
+
+        assert (number(quotient), number(rest)) == divmod(number(beyond), values["rows"] * 64)
+
+
 def test_quotients_of_quotients_are_told_at_once():
     # The size of an image that strided convolutions halve again and again; bounds of each took twice as long as the
     # one's before.
