@@ -34,6 +34,7 @@ from .dict_views import CLEAR_MOVES, DictIteratorVariable, DictViewVariable
 from .pairs import given_pairs
 from .sequences import TupleVariable
 from .sets import constant_part
+from .symbolic_keys import lacks_number
 from .user_keys import UserKey, check_rebuildable
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ class DictVariable(VariableTracker):
 
     def lookup(self, tx: Tracer, key: VariableTracker) -> VariableTracker | None:
         """The value under a key, looked at; None if there is none."""
+        if lacks_number(tx, key, lambda: self.items):
+            return None
         hashed, entry = self._entry(tx, key)
         return None if entry is None else self._look_at(tx, hashed)
 
@@ -235,7 +238,7 @@ class DictVariable(VariableTracker):
         self._remove(tx, hashed)
 
     def contains(self, tx: Tracer, item: VariableTracker) -> bool:
-        return self._entry(tx, item)[1] is not None
+        return not lacks_number(tx, item, lambda: self.items) and self._entry(tx, item)[1] is not None
 
     def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if self.cls is collections.Counter:

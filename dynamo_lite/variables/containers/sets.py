@@ -30,6 +30,7 @@ from .set_tables import (
     made_state,
     push_steps,
 )
+from .symbolic_keys import lacks_number
 from .user_keys import UserKey, check_rebuildable
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class SetVariable(VariableTracker):
         return SetIteratorVariable(self, self.ordered(tx))
 
     def contains(self, tx: Tracer, item: VariableTracker) -> bool:
-        return self._key_of(tx, item) in self.members
+        return not lacks_number(tx, item, lambda: self.members) and self._key_of(tx, item) in self.members
 
     def _elements_of(self, tx: Tracer, other: VariableTracker) -> Iterator[tuple[Any, VariableTracker]]:
         return hashed_elements(tx, other, lambda: self.members)
