@@ -17,6 +17,7 @@ from .torch_api import (
     checkpointing,
     composed_functions,
     optimizers,
+    sampled_gradients,
     sized_functions,
     transforms,
 )
@@ -26,5 +27,5 @@ __all__ = [
     "composed_functions",
     "context_vars", "equality",
     "inputs", "introspected", "legacy_tensors", "method_calls", "optimizers", "outer_iterators",
-    "scripted", "sized_functions", "symbolic_ranges", "thread_locals", "transforms",
+    "sampled_gradients", "scripted", "sized_functions", "symbolic_ranges", "thread_locals", "transforms",
 ]

@@ -124,3 +124,50 @@ def test_chains_of_matrices_are_a_graph_for_each_order(name, backend):
         want.sum().backward()
         torch.testing.assert_close(x.grad, y.grad, rtol=1e-4, atol=1e-4)
     assert dynamo_lite.metrics()["recompiles"] <= 2
+
+
+GRADIENTS = {
+    "all": lambda x: torch.gradient(x),
+    "rows": lambda x: torch.gradient(x, dim=0)[0] + 1,
+    "columns, order 2": lambda x: torch.gradient(x, dim=-1, edge_order=2),
+    "order 2": lambda x: torch.gradient(x * 3, spacing=0.3, edge_order=2),
+    "distances": lambda x: torch.gradient(x, spacing=(2.5, 3), dim=(1, 0)),
+    "distance": lambda x: torch.gradient(x.t(), spacing=[2], dim=1),
+    "three": lambda x: torch.gradient(x.expand(3, *x.shape).permute(2, 0, 1), dim=[1, 0]),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_of_samples_are_one_graph(name, backend):
+    function = GRADIENTS[name]
+    compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
+    for n in (5, 7, 4, 12):
+        x = torch.randn(n, 6)
+        got, want = compiled(x), function(x)
+        assert type(got) is type(want)
+        for a, b in zip(got if type(got) is tuple else [got], want if type(want) is tuple else [want], strict=True):
+            assert a.dtype is b.dtype and a.stride() == b.stride()
+            if backend == "eager":
+                assert torch.equal(a, b)
+            torch.testing.assert_close(a, b)
+    assert dynamo_lite.metrics()["recompiles"] == 1
+
+
+@pytest.mark.parametrize("options", [
+    {"dim": 0, "edge_order": 2}, {"spacing": (1.0,)}, {"dim": (0, 0)}, {"dim": 2}, {"edge_order": 3},
+    {"spacing": (torch.arange(9.0) ** 2,), "dim": 0},
+])
+def test_gradients_of_samples_that_are_left_to_torch(options):
+    def function(x):
+        return torch.gradient(x, **options)
+
+    compiled = dynamo_lite.compile(function, backend="eager")
+    for n in (9, 4, 2, 5):
+        x, results = torch.randn(n, 6), []
+        for f in (function, compiled):
+            try:
+                results.append([t.tolist() for t in f(x)])
+            except (RuntimeError, IndexError) as error:
+                results.append(type(error))
+        assert results[0] == results[1]
