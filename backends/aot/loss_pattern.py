@@ -50,7 +50,7 @@ def with_chunked_losses(gm: GraphModule) -> GraphModule:
     """The graph with losses computed in parts, or the same if it has none."""
     if not config.chunked_loss:
         return gm
-    found = [match for node in gm.graph.nodes if node.target in _LOSSES for match in _matches(node)]
+    found = [match for node in gm.graph.nodes if _called(node) in _LOSSES for match in _matches(node)]
     if not found:
         return gm
     graph = Graph()
@@ -87,6 +87,11 @@ def _write(graph: Graph, match: _Match, env: dict[Node, Node]) -> Node:
 
 
 # ---------------------------------------------------------------- losses
+def _called(node: Node) -> Any:
+    """The function or the method's name that a node calls; None: it calls none, and its target is only a name."""
+    return node.target if node.op in ("call_function", "call_method") else None
+
+
 def _matches(node: Node) -> list[_Match]:
     """The one loss at a node, if it can be computed in parts."""
     asked = _LOSSES[node.target](node)
@@ -98,8 +103,8 @@ def _matches(node: Node) -> list[_Match]:
         return []
     between: list[Node] = []
     at = logits
-    while at.target not in _LINEAR:
-        if at.target not in _BETWEEN or len(at.users) != 1 or not _keeps_rows(at):
+    while _called(at) not in _LINEAR:
+        if _called(at) not in _BETWEEN or len(at.users) != 1 or not _keeps_rows(at):
             return []
         between.insert(0, at)
         at = at.args[0]  # type: ignore[assignment]
@@ -108,7 +113,7 @@ def _matches(node: Node) -> list[_Match]:
     if not _only_reads(at, node):
         return []
     rest = (ignore_index, float(smoothing), reduction == "mean", at.meta["example_value"].dtype, value.dtype)
-    after = [n for n in node.all_input_nodes if n.target in _LOG_SOFTMAX]
+    after = [n for n in node.all_input_nodes if _called(n) in _LOG_SOFTMAX]
     return [_Match(node, at, between, after, target, rest)]
 
 
@@ -182,7 +187,7 @@ def _nll_loss(node: Node) -> Asked:
     if given["weight"] is not None or given["size_average"] is not None or given["reduce"] is not None:
         return None
     inner = given["input"]
-    if not isinstance(inner, Node) or inner.target not in _LOG_SOFTMAX or not _keeps_rows(inner):
+    if not isinstance(inner, Node) or _called(inner) not in _LOG_SOFTMAX or not _keeps_rows(inner):
         return None
     of = _bound(_log_softmax, inner)
     if of["dim"] not in (1, -1) or len(inner.users) != 1:
@@ -216,8 +221,8 @@ def _shape(node: Node) -> tuple[Any, ...]:
 
 
 def _keeps_rows(node: Node) -> bool:
-    """Whether a node changes no row, but perhaps which rows there are."""
-    if not isinstance(node.args[0], Node) or not isinstance(node.meta.get("example_value"), torch.Tensor):
+    """Whether a node changes no row, but perhaps which rows there are; its operand is its first argument by place."""
+    if not node.args or not isinstance(node.args[0], Node) or not isinstance(node.meta.get("example_value"), torch.Tensor):
         return False
     before, after = node.args[0].meta.get("example_value"), node.meta["example_value"]
     if not isinstance(before, torch.Tensor) or before.shape[-1] != after.shape[-1]:

@@ -116,6 +116,19 @@ def test_what_may_not():
     assert count() == 0
 
 
+def test_operands_by_name_and_arguments_with_the_names_of_operations():
+    x, w, t = data()
+    t[3:6] = 0
+    for fn in (lambda log_softmax, t: F.nll_loss(log_softmax, t),
+               lambda view, t: F.cross_entropy(view, t),
+               lambda x, t: F.nll_loss(F.log_softmax(input=x, dim=1), t),
+               lambda x, t: F.nll_loss(torch.log_softmax(input=x, dim=1), t),
+               lambda x, t: F.cross_entropy(torch.reshape(input=x, shape=(-1, x.shape[-1])), t),
+               lambda x, t: F.cross_entropy(torch.flatten(input=x[:, None], end_dim=1), t)):
+        check(fn, x @ w.t(), t, chunked=0)
+    check(lambda x, w, t: F.nll_loss(F.log_softmax(input=F.linear(x, w), dim=1), t), x, w, t, chunked=0)
+
+
 def test_rows_of_infinities_that_are_ignored():
     x, w, t = data()
     x[3:6] = float("inf")
