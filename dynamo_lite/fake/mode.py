@@ -29,6 +29,7 @@ from dynamo_lite.runtime import raising
 from dynamo_lite.runtime.storage_extent import storage_extent
 from dynamo_lite.symbols import torch_questions
 from dynamo_lite.symbols.environment import Environment, NumbersAsked
+from dynamo_lite.symbols.nodes import hint_of
 
 __all__ = ["FakeTensor", "TraceFakeMode", "have_elements"]
 
@@ -210,13 +211,15 @@ class TraceFakeMode(FakeTensorMode):
 
     def _make_twin(self, tensor: torch.Tensor, layout: Layout | None) -> FakeTensor:
         size, strides = layout if layout is not None else (tensor.shape, tensor.stride())
+        # One that was asked about may still have been given the sizes that it has.
+        symbolic = layout is not None and any(isinstance(n, torch.SymInt) for n in (*size, *strides))
         storage = tensor.untyped_storage()
         elements = storage.nbytes() // tensor.itemsize
         shared = (storage._cdata, tensor.dtype)
         extent = storage_extent(tensor.shape, tensor.stride())
         whole = tensor.storage_offset() == 0 and extent == elements and shared not in self._storages
         # How much memory lies around a tensor with symbolic sizes is not known.
-        whole = whole or layout is not None and shared not in self._storages
+        whole = whole or symbolic and shared not in self._storages
         # Also one that is first met inside of an inference_mode of the program's.
         mode = tensor.is_inference()
         as_now = mode == torch.is_inference_mode_enabled()
@@ -233,6 +236,7 @@ class TraceFakeMode(FakeTensorMode):
                     with no_dispatch():
                         meta = torch.empty(elements, dtype=tensor.dtype, device="meta")
                         self._storages[shared] = FakeTensor(self, meta, tensor.device)
+                self._make_room(self._storages[shared], storage.nbytes())
                 with self:
                     twin = self._storages[shared].as_strided(size, strides, tensor.storage_offset())
             if not whole or tensor.is_conj() or tensor.is_neg():
@@ -249,6 +253,14 @@ class TraceFakeMode(FakeTensorMode):
                     twin = torch._C._functions.DelayedError("backward of a fake tensor", 1)(twin)
         assert isinstance(twin, FakeTensor)
         return twin
+
+    @staticmethod
+    def _make_room(first: FakeTensor, held: int) -> None:
+        """Memory that was made for the first of several tensors in it, as large as that one alone."""
+        memory = first.untyped_storage()
+        if hint_of(memory.nbytes()) < held:
+            with no_dispatch():
+                memory.resize_(held)
 
     @functools.cached_property
     def avoid_device_init(self) -> bool:

@@ -2,6 +2,7 @@
 import pytest
 import torch
 
+import dynamo_lite
 from dynamo_lite.fake.mode import TraceFakeMode
 
 
@@ -36,3 +37,24 @@ def test_a_twin_is_like_its_tensor(family, context):
             with mode:
                 twins[0].add_(1)
             assert all(twin._version == 1 for twin in twins)
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_two_parts_of_one_memory_whose_sizes_are_symbols(dynamic):
+    """The first one's twin does not tell how much memory there is; another part of it may lie behind."""
+
+    def f(a, b):
+        return a.sum() + b.sum(), b[1:] * 2
+
+    dynamo_lite.reset()
+    dynamo_lite.reset_metrics()
+    compiled = dynamo_lite.compile(f, backend="eager", fullgraph=True, dynamic=dynamic)
+    for n in (6, 7, 8, 9):
+        x = torch.arange(2.0 * n)
+        for got, want in zip(compiled(x[:n], x[n:]), f(x[:n], x[n:])):
+            assert torch.equal(got, want)
+        found, places = torch.where(torch.ones(n, 2) > 0)
+        assert torch.equal(compiled(found, places)[0], f(found, places)[0])
+    counted = dynamo_lite.metrics()
+    expected = (2, 1) if dynamic else (4, 3)
+    assert (counted["graphs"], counted["recompiles"]) == expected, counted
