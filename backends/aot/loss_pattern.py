@@ -222,7 +222,8 @@ def _shape(node: Node) -> tuple[Any, ...]:
 
 def _keeps_rows(node: Node) -> bool:
     """Whether a node changes no row, but perhaps which rows there are; its operand is its first argument by place."""
-    if not node.args or not isinstance(node.args[0], Node) or not isinstance(node.meta.get("example_value"), torch.Tensor):
+    value = node.meta.get("example_value")
+    if not node.args or not isinstance(node.args[0], Node) or not isinstance(value, torch.Tensor):
         return False
     before, after = node.args[0].meta.get("example_value"), node.meta["example_value"]
     if not isinstance(before, torch.Tensor) or before.shape[-1] != after.shape[-1]:

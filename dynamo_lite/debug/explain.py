@@ -13,8 +13,8 @@ import torch
 
 from .. import _eval_frame, exc, log
 from ..bytecode.code_map import CodeMap
-from ..frame import stance
-from ..frame.eval_frame import code_of, innermost, make_hook
+from ..frame import callers, stance
+from ..frame.eval_frame import innermost, make_hook
 from ..frame.request import Settings
 
 
@@ -94,10 +94,10 @@ def explain(fn: Callable[..., Any]) -> Callable[..., ExplainOutput]:
             on_entry=lambda record: guards.extend(g.text for g in record.guards),
             roots=CodeMap(),
         )
-        code = code_of(fn)
+        target = callers.caller_of_callable(fn) if callers.has_no_frame(fn) else fn
+        code = callers.code_of(target)
         if settings.roots is not None and code is not None:
             settings.roots.set(code, True)  # all else is looked at as compile does: helpers are left alone
-        target = fn
         if isinstance(fn, torch.nn.Module):
             target = types.MethodType(type(fn).__call__, fn)
         with log.collect_phases() as times:

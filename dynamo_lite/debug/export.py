@@ -17,7 +17,7 @@ import torch.utils._pytree as pytree
 from .. import _eval_frame, exc
 from ..backends import lookup_backend
 from ..continuation.deoptimize import copies, put_back, random_state, set_random_state
-from ..frame import stance
+from ..frame import callers, stance
 from ..frame.entry_record import EntryRecord
 from ..frame.eval_frame import innermost, make_hook
 from ..frame.request import Settings
@@ -85,7 +85,8 @@ def export(fn: Callable[..., Any], *, aten_graph: bool = False) -> Callable[...,
 
         settings = Settings(backend, fullgraph=True, on_entry=note)
         target = types.MethodType(type(fn).__call__, fn) if isinstance(fn, torch.nn.Module) else fn
-        result = _eval_frame.CompiledFunction(target, make_hook(settings))(*args, **kwargs)
+        framed = callers.caller_of_callable(fn) if callers.has_no_frame(fn) else target
+        result = _eval_frame.CompiledFunction(framed, make_hook(settings))(*args, **kwargs)
         # Without an operation on tensors there is no graph, and nothing to compute.
         graph, tensors, outputs = captured[0] if captured else (_empty_graph(), (), ())
         return ExportResult(_with_signature(target, graph, tensors, outputs, args, kwargs, result), guards)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import _eval_frame
-from ..frame.eval_frame import CompiledModule, code_of
+from ..frame.callers import code_of
+from ..frame.eval_frame import CompiledModule
 
 
 def generated_code(compiled: Any) -> str:

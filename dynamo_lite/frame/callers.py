@@ -1,4 +1,4 @@
-"""Copies of the functions by which compiled modules and methods are called: one code object for each structure.
+"""Copies of the functions by which modules, methods and objects are called: one code object for each structure.
 
 What is compiled is kept by code object, and a code object takes `config.recompile_limit` compiles. All modules of a
 program are called by the same few lines, all optimizers step in the same wrapper. So a structure has a copy of the code
@@ -7,6 +7,7 @@ don't use up its limit. Invariant: a copy does what the original does, at the sa
 """
 from __future__ import annotations
 
+import functools
 import itertools
 import types
 import weakref
@@ -17,6 +18,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from ..polyfills import call_module
+from ..rules import trace_rules
 
 _copies: weakref.WeakValueDictionary[Hashable, types.FunctionType] = weakref.WeakValueDictionary()
 
@@ -34,6 +36,52 @@ def own_method(method: types.MethodType) -> types.MethodType:
     if structure is None or not isinstance(function, types.FunctionType) or function in set(_copies.values()):
         return method
     return types.MethodType(_copy(function, structure), owner)
+
+
+def code_of(model: Any) -> types.CodeType | None:
+    """The code that a call of `model` runs first, if that is Python."""
+    while isinstance(model, functools.partial):
+        model = model.func
+    model = getattr(model, "__func__", model)
+    if not isinstance(model, types.FunctionType):
+        model = getattr(type(model).__call__, "__func__", type(model).__call__)
+    return getattr(model, "__code__", None)
+
+
+def has_no_frame(model: Any) -> bool:
+    """Whether a call of `model` runs no Python code that can be captured, though the call can: it is written in C, or
+    one of functorch's functions, whose code runs under an interpreter level."""
+    if code_of(model) is None:
+        return True
+    while isinstance(model, functools.partial):
+        model = model.func
+    return isinstance(model, types.FunctionType) and (
+        trace_rules.decide_module(str(model.__globals__.get("__name__"))).kind == "functorch")
+
+
+def caller_of_callable(model: Any) -> types.MethodType:
+    """A call of what has no Python code of its own to compile, as a method."""
+    return types.MethodType(_copy(call_module, _callable_structure(model)), model)
+
+
+def called(model: Any) -> Any:
+    """What a method that `caller_of_callable` made calls, or the same for anything else."""
+    if isinstance(model, types.MethodType) and model.__func__ in set(_copies.values()):
+        if model.__func__.__name__ == call_module.__name__:
+            return model.__self__
+    return model
+
+
+def _callable_structure(model: Any) -> Hashable:
+    """The functions that a call runs, by their code."""
+    if isinstance(model, functools.partial):
+        return functools.partial, _callable_structure(model.func)
+    if isinstance(model, types.FunctionType):
+        cells = (cell.cell_contents for cell in model.__closure__ or () if cell != types.CellType())
+        return model.__code__, tuple(_callable_structure(value) for value in cells if callable(value))
+    if isinstance(model, torch.nn.Module):
+        return _module_structure(model)
+    return type(model), getattr(model, "__qualname__", None)
 
 
 def _module_structure(module: torch.nn.Module) -> Hashable:

@@ -31,6 +31,7 @@ from ..runtime import collector, in_flight
 from ..variables.base import VariableTracker, realized, wraps_type
 from ..variables.torch_api.compiled_modules import CompiledModuleVariable
 from . import callers, changed_values, convert_frame, decide, request, stance, torch_compiler
+from .callers import code_of
 from .request import Settings
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def innermost(model: Any) -> Any:
         if isinstance(model, CompiledModule):
             model = model._orig_mod
         elif isinstance(model, _eval_frame.CompiledFunction):
-            model = model.fn
+            model = callers.called(model.fn)
         else:
             inner = trace_rules.below_disabled(model)
             if inner is None:
@@ -186,7 +187,10 @@ def _wrap_callable(model: Any, hook: _eval_frame.FrameHook | None, whole: bool =
             return functools.wraps(model)(_refusal(code))
         decide.note_skipped(code, "a generator or coroutine, whose frame its caller suspends and resumes")
     original = model
-    if isinstance(model, types.MethodType):
+    if callers.has_no_frame(model):
+        model = callers.caller_of_callable(model)
+        code = code_of(model)
+    elif isinstance(model, types.MethodType):
         model = callers.own_method(model)
         code = code_of(model)
     compiled = _eval_frame.CompiledFunction(model, hook)
@@ -196,16 +200,6 @@ def _wrap_callable(model: Any, hook: _eval_frame.FrameHook | None, whole: bool =
     with contextlib.suppress(AttributeError):
         functools.update_wrapper(compiled, original)
     return compiled
-
-
-def code_of(model: Any) -> types.CodeType | None:
-    """The code that a call of `model` runs first, if that is Python."""
-    while isinstance(model, functools.partial):
-        model = model.func
-    model = getattr(model, "__func__", model)
-    if not isinstance(model, types.FunctionType):
-        model = getattr(type(model).__call__, "__func__", type(model).__call__)
-    return getattr(model, "__code__", None)
 
 
 # ---------------------------------------------------------------- hooks

@@ -19,8 +19,9 @@ from ..rules.table import Decision, Rule, handles, row
 from ..variables.base import unsupported
 from ..variables.constant import ConstantVariable
 from ..variables.tensors.symbolic_sizes import MARKS, SizeMark
+from .callers import code_of
 from .decide import disable_code
-from .eval_frame import CompiledModule, code_of, hooks_alive, innermost, running_module
+from .eval_frame import CompiledModule, hooks_alive, innermost, running_module
 from .stance import Running
 
 if TYPE_CHECKING:

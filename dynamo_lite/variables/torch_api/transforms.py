@@ -227,8 +227,10 @@ def _example_of_none(batch: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 _MAKERS: dict[int, Any] = {  # by the identity of the code that its functions share
-    id(maker(len).__code__): maker for maker in (torch.vmap, torch.func.grad, torch.func.grad_and_value)
+    id(maker(len).__code__): maker for maker in (
+        torch.vmap, torch.func.grad, torch.func.grad_and_value, torch.func.jacrev, torch.func.jacfwd)
 }
+_NOT_OPTIONS = frozenset({"eager_transforms", "_preallocate_and_copy"})
 
 
 @looks_at(*(maker(len).__code__ for maker in _MAKERS.values()))
@@ -238,10 +240,27 @@ def _made_before(tx: Tracer, value: types.FunctionType, source: Source) -> Varia
     tx.guard(source, "code_is", value.__code__)
     outer = FunctionVariable(value, source)
     parts = dict(zip(value.__code__.co_freevars, outer.cells(tx)))
-    given: dict[str, Any] = {name: cell.load(tx) for name, cell in parts.items() if name != "eager_transforms"}
-    made = tx.call(TorchFunctionVariable(maker), [given.pop("func")], given)
+    given: dict[str, Any] = {name: cell.load(tx) for name, cell in parts.items() if name not in _NOT_OPTIONS}
+    func = given.pop("func")
+    if maker is torch.func.jacfwd:
+        maker, func = _hessian_or(maker, func, given, tx)
+    made = tx.call(TorchFunctionVariable(maker), [func], given)
     made.source = source
     return made
+
+
+def _hessian_or(
+    maker: Any, func: VariableTracker, given: dict[str, VariableTracker], tx: Tracer
+) -> tuple[Any, VariableTracker]:
+    """What ``hessian`` makes is ``jacfwd`` of ``jacrev``: the function below both, or the same for other functions."""
+    func = realized(tx, func)
+    if not isinstance(func, TransformVariable) or func.maker is not torch.func.jacrev:
+        return maker, func
+    ours, theirs = ({name: tx.values.as_plain(value) for name, value in of.items()} for of in (given, func.options))
+    if theirs.pop("chunk_size", None) is not None or ours.pop("randomness") != "error" or ours != theirs:
+        return maker, func
+    del given["randomness"]
+    return torch.func.hessian, func.function
 
 
 def rebuilt(tx: Tracer, made: VariableTracker, spec: Any) -> VariableTracker:
@@ -315,7 +334,8 @@ def _jacobian(maker: Any) -> Callable[..., VariableTracker]:
         tx: Tracer, what: str, function: VariableTracker, options: dict[str, Any], args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> VariableTracker:
-        if any(options.get(name) for name in ("has_aux", "chunk_size")) or "randomness" in options:
+        randomness = options.get("randomness", "error")
+        if randomness != "error" or any(options.get(name) for name in ("has_aux", "chunk_size")):
             unsupported(_KIND, f"{what} with has_aux, chunk_size or randomness")
         body = _Body(tx, what)
         argnums = options.get("argnums", 0)
