@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.autograd.grad_mode import _enter_inference_mode
 from torch.fx import GraphModule
 
 from dynamo_lite import config, exc, log
@@ -33,7 +32,12 @@ from dynamo_lite.backends.inductor import device_random, gpu_info, graph_cache, 
 from dynamo_lite.backends.inductor.artifact import Artifact, Call, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
 from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
-from dynamo_lite.backends.inductor.scalar_split import compile_scalar_split, has_python_numbers, has_whole_calls
+from dynamo_lite.backends.inductor.scalar_split import (
+    compile_scalar_split,
+    enters_inference_mode,
+    has_python_numbers,
+    has_whole_calls,
+)
 from dynamo_lite.backends.registry import KeptFiles
 
 OPTIONS = {
@@ -95,13 +99,12 @@ def run_otherwise(
         gm, example_inputs: the graph.
         backend: the backend, for parts of the graph.
     """
-    if any(node.target is _enter_inference_mode for node in gm.graph.nodes):
-        # Only some of the results are inference tensors then.
-        return run_eager(gm, "torch.inference_mode() is entered inside the graph")
-    if has_python_numbers(gm) or has_whole_calls(gm):
+    if enters_inference_mode(gm) or has_python_numbers(gm) or has_whole_calls(gm):
         try:
             return compile_scalar_split(gm, backend)
         except CannotCut as e:
+            if enters_inference_mode(gm):
+                return run_eager(gm, f"torch.inference_mode() is entered inside the graph, and {e}")
             if has_python_numbers(gm):
                 return run_eager(gm, f"a number or a size comes out of a tensor, and {e}")
             if has_symbols(example_inputs):

@@ -9,6 +9,9 @@ of the type that eager computes in; any other call with a number runs as the tor
 What makes a tensor of a size that only the run tells runs as the torch call that it is. The subgraphs behind it have
 the size as an input, and are compiled as any graph with symbolic sizes is.
 
+What lies between the ends of an inference mode that the graph enters is a subgraph, too, compiled under that mode;
+entering and leaving it are calls between subgraphs.
+
 A graph whose numbers all come in is not cut: what is computed from numbers alone runs first.
 
 Invariant: the steps run in the graph's order except that what is pure may run before subgraphs that it does not depend
@@ -16,6 +19,7 @@ on.
 """
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,6 +27,7 @@ from typing import Any
 import torch
 import torch.fx
 import torch.utils._pytree as pytree
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.fx import Graph, GraphModule, Node
 
 from dynamo_lite import exc, log
@@ -54,6 +59,7 @@ _BY_SIZES: frozenset[Any] = frozenset({
     operator.getitem, torch.arange, torch.narrow, torch.zeros, torch.ones, torch.empty, torch.reshape,
     "view", "reshape", "expand", "narrow", "repeat", "new_zeros", "new_ones", "new_empty", "unflatten",
 })
+_MODES: frozenset[Any] = frozenset({_enter_inference_mode, _exit_inference_mode})
 _CHANGE_LAYOUT = frozenset({
     "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "resize_",
     "resize_as_", "set_", "rename_", "requires_grad_",
@@ -63,6 +69,11 @@ _CHANGE_LAYOUT = frozenset({
 def has_python_numbers(gm: GraphModule) -> bool:
     """Whether some node of the graph is a Python number, or has a size, that only the running program knows."""
     return any(_is_number(node) or _draws(node) or node.target in SIZES for node in gm.graph.nodes)
+
+
+def enters_inference_mode(gm: GraphModule) -> bool:
+    """Whether only some of the graph's tensors may be inference tensors."""
+    return any(node.target is _enter_inference_mode for node in gm.graph.nodes)
 
 
 def has_whole_calls(gm: GraphModule) -> bool:
@@ -91,13 +102,21 @@ def compile_scalar_split(gm: GraphModule, compile_subgraph: CompileSubgraph) -> 
     made: list[Callable[[list[Any]], None]] = []
     code: list[str] = []
     numbers = list(inputs)  # that sizes may be read of
+    modes: list[bool] = []
     for step in steps:
         if isinstance(step, list):
-            run, texts = _subgraph(gm, step, slots, numbers, compile_subgraph)
+            with torch.inference_mode(modes[-1]) if modes else contextlib.nullcontext():
+                run, texts = _subgraph(gm, step, slots, numbers, compile_subgraph)
             code.extend(texts)
             made.append(run)
+            made.extend(_plain(size, slots) for size in _sizes_used_later(step))
         else:
-            _report(step)
+            if step.target is _enter_inference_mode:
+                modes.append(bool(step.args[0]))
+            elif step.target is _exit_inference_mode:
+                modes.pop()
+            else:
+                _report(step)
             made.append(_plain(step, slots))
             numbers += [step] if step.target in SIZES else []
     call = _function(made, [slots[n] for n in inputs], torch.fx.node.map_arg(results, _Slot.of(slots)), len(slots))
@@ -169,6 +188,8 @@ def _check(gm: GraphModule, cut: bool) -> None:
         if node.op == "call_method" and node.target in _CHANGE_LAYOUT:
             raise CannotCut(f"{node.target} changes what a tensor looks like")
         value = _value(node)
+        if node.target in _MODES:
+            continue
         if node.op.startswith("call_") and value is None and node.target is not operator.setitem:
             raise CannotCut(f"{_name(node)} changes torch's state")
         changes |= bool(node.meta.get("impure")) and bool(node.all_input_nodes)
@@ -201,7 +222,7 @@ def _cut(gm: GraphModule) -> list[list[Node] | Node]:
             continue
         numbers = [n for n in node.all_input_nodes if _is_number(n)]
         part = node.target is operator.getitem and node.args[0] in plain  # of several results: no tensor to hand on
-        part = part or _makes_size(node) or is_whole(node.target)
+        part = part or _makes_size(node) or is_whole(node.target) or node.target in _MODES
         if not part and not _is_number(node) and not _draws(node) and (not numbers or _number_type(node) is not None):
             subgraph.append(node)
             continue
@@ -210,7 +231,7 @@ def _cut(gm: GraphModule) -> list[list[Node] | Node]:
             steps.append(node)
             continue
         apart = not any(n in subgraph for n in node.all_input_nodes)
-        if not apart or any(n.meta.get("impure") for n in (*subgraph, node)):
+        if not apart or node.target in _MODES or any(n.meta.get("impure") for n in (*subgraph, node)):
             if subgraph:
                 steps.append(subgraph)
             subgraph = []
@@ -259,7 +280,8 @@ def _subgraph(
         _placeholder(graph, node, f"{node.name}_{place.kind}_{place.dim}", examples[-1])
     for node in nodes:
         env[node] = graph.node_copy(node, _lookup(env, _number_type(node)))
-    results = [n for n in nodes if any(user not in inside for user in n.users)]
+    later = _sizes_used_later(nodes)
+    results = [n for n in nodes if n not in later and any(user not in inside or user in later for user in n.users)]
     if any(not isinstance(_value(n), torch.Tensor) for n in results):
         raise CannotCut("what is needed later is no tensor")
     output = graph.output(tuple(env[n] for n in results))
@@ -280,6 +302,17 @@ def _subgraph(
             values[i] = result
 
     return run, tuple(getattr(compiled, "generated_code", ()))
+
+
+def _sizes_used_later(nodes: list[Node]) -> list[Node]:
+    """The nodes of a subgraph whose sizes are needed behind it, and those that they are computed from: they run once
+    more in Python, on the tensors that it gives."""
+    inside, found = set(nodes), set()
+    for node in reversed(nodes):
+        if _holds_number(_value(node)) and _of_sizes(node) and any(
+                user not in inside or user in found for user in node.users):
+            found.add(node)
+    return [node for node in nodes if node in found]
 
 
 def _missing_sizes(inputs: list[Any], examples: list[Any], values: list[Any]) -> list[SizePlace]:

@@ -1,0 +1,111 @@
+"""Graphs that are cut: what lies inside of an inference mode, and sizes that are needed behind a cut."""
+import pytest
+import torch
+import torch.nn as nn
+
+import dynamo_lite
+from dynamo_lite import config
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    dynamo_lite.reset()
+    dynamo_lite.reset_metrics()
+    with config.patch(raise_internal_errors=True):
+        yield
+    dynamo_lite.reset()
+
+
+def check(fn, *calls, graphs=1, dynamic=None):
+    """Values, dtypes, strides, kinds of tensors, what inputs are afterwards; each call in kernels."""
+    compiled = dynamo_lite.compile(fn, fullgraph=True, dynamic=dynamic)
+    for args in calls:
+        mine, theirs = ([a.clone() for a in args] for _ in range(2))
+        torch.manual_seed(0)
+        got = compiled(*mine)
+        torch.manual_seed(0)
+        want = fn(*theirs)
+        assert not torch.is_inference_mode_enabled()
+        for a, b in zip((*got, *mine), (*want, *theirs)):
+            torch.testing.assert_close(a, b)
+            assert (a.is_inference(), a.requires_grad, a.stride()) == (b.is_inference(), b.requires_grad, b.stride())
+    counted = dynamo_lite.metrics()
+    assert counted["graphs"] == graphs and not counted["fallbacks"] and counted["kernels"], counted
+
+
+def linear():
+    torch.manual_seed(0)
+    return nn.Linear(4, 4)
+
+
+@pytest.mark.parametrize("dynamic, graphs", [(False, 2), (True, 1)])
+def test_a_function_of_inference_alone(dynamic, graphs):
+    layer = linear()
+
+    @torch.inference_mode()
+    def generate(x):
+        kept = torch.zeros(3, *x.shape)
+        for i in range(3):
+            x = torch.softmax(layer(x) + kept.sum(0), -1)
+            kept[i] = x
+        return x, kept
+
+    check(generate, (torch.randn(3, 4),), (torch.randn(3, 4),), (torch.randn(5, 4),), graphs=graphs, dynamic=dynamic)
+
+
+def test_a_part_under_inference_mode():
+    layer = linear()
+
+    def f(x):
+        before = x * 2
+        with torch.inference_mode():
+            inside = layer(before).relu()
+            with torch.inference_mode(False):
+                ordinary = torch.ones(3) * 2
+            more = inside + 1
+        return before, inside, ordinary, more, layer(x).sin()
+
+    check(f, (torch.randn(2, 4),), (torch.randn(2, 4),))
+    compiled = dynamo_lite.compile(f)
+    layer.zero_grad()
+    compiled(torch.ones(2, 4))[-1].sum().backward()
+    got = layer.weight.grad.clone()
+    layer.zero_grad()
+    f(torch.ones(2, 4))[-1].sum().backward()
+    torch.testing.assert_close(got, layer.weight.grad)
+
+
+def test_views_and_writes_under_inference_mode():
+    def f(x, y):
+        with torch.inference_mode():
+            y.add_(1)
+            transposed = x.t()
+            made = y * 2 + torch.rand_like(y)
+        return transposed, made, x + y
+
+    check(f, (torch.randn(3, 3), torch.randn(3)), (torch.randn(3, 3), torch.randn(3)))
+
+
+def test_an_exception_under_inference_mode():
+    def f(x):
+        with torch.inference_mode():
+            return torch.linalg.cholesky(x) * 2
+
+    compiled = dynamo_lite.compile(f)
+    torch.testing.assert_close(compiled(torch.eye(3)), f(torch.eye(3)))
+    with pytest.raises(torch.linalg.LinAlgError):
+        compiled(-torch.eye(3))
+    assert not torch.is_inference_mode_enabled()
+    torch.testing.assert_close(compiled(torch.eye(3)), f(torch.eye(3)))
+
+
+def test_sizes_behind_a_number():
+    def f(x):
+        rows = x.shape[0] * 2
+        y = x.sin()
+        columns = y.shape[1] + 1
+        number = y.sum().item()
+        return y * number, torch.full((rows, columns), 2.0) + number
+
+    with config.patch(capture_scalar_outputs=True):
+        check(f, (torch.randn(3, 4),), (torch.randn(5, 4),), (torch.randn(5, 6),), dynamic=True)
