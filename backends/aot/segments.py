@@ -69,7 +69,10 @@ def segments_of(gm: GraphModule, example_inputs: list[Any]) -> list[Segment]:
             raise CannotCut(f"{node.target} changes what a tensor looks like")
     bounds = [0, *starts, len(order)]
     examples = dict(zip(gm.graph.find_nodes(op="placeholder"), example_inputs))
-    return [_segment(gm, order, start, end, examples) for start, end in zip(bounds, bounds[1:])]
+    asked = [_asked_again(order[start:end]) for start, end in zip(bounds, bounds[1:])]
+    needed = {n for sizes in asked for size in sizes for n in size.all_input_nodes}
+    return [_segment(gm, order, (start, end), sizes, needed, examples)
+            for start, end, sizes in zip(bounds, bounds[1:], asked)]
 
 
 class SegmentedGraph:
@@ -274,11 +277,45 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 # ---------------------------------------------------------------- the segments
-def _segment(gm: GraphModule, order: list[Node], start: int, end: int, examples: dict[Node, Any]) -> Segment:
-    nodes = order[start:end]
+def _is_size(node: Node) -> bool:
+    return isinstance(node.meta["example_value"], torch.SymInt)
+
+
+def _asked_again(nodes: list[Node]) -> list[Node]:
+    """The sizes that a segment reads and does not compute, in order, with those they are computed from: no tensors,
+    so that it asks the tensors once more."""
+    inside, found = set(nodes), dict[Node, None]()
+
+    def ask(node: Node) -> None:
+        if _is_size(node) and node.op.startswith("call_"):
+            for n in node.all_input_nodes:
+                ask(n)
+            found[node] = None
+
+    for node in nodes:
+        for n in node.all_input_nodes:
+            if n not in inside:
+                ask(n)
+    return [node for node in found if node not in inside]
+
+
+def _segment(
+    gm: GraphModule, order: list[Node], bounds: tuple[int, int], sizes: list[Node], needed: set[Node],
+    examples: dict[Node, Any],
+) -> Segment:
+    """One segment.
+
+    Args:
+        bounds: its first node, and the one behind it.
+        sizes: what it asks its inputs for again.
+        needed: what some segment asks again.
+    """
+    start, end = bounds
+    nodes = [*sizes, *order[start:end]]
     inside = set(nodes)
     reads = [n for n in dict.fromkeys(n for node in nodes for n in node.all_input_nodes) if n not in inside]
-    makes = [n for n in nodes if any(user not in inside for user in n.users)]
+    makes = [n for n in order[start:end] if n in needed or any(user not in inside for user in n.users)]
+    makes = [n for n in makes if not _is_size(n) or any(user.op == "output" for user in n.users)]
     for node in (*reads, *makes):
         if not isinstance(node.meta["example_value"], torch.Tensor):
             raise CannotCut(f"{node} is no tensor")

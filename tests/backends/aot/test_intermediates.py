@@ -322,3 +322,21 @@ def test_programs(f, run):
             same(outcome(run, compiled), want, **rough)
         assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
     assert f is lstm or not dynamo_lite.metrics()["fallbacks"]  # the library's own operation, in grad mode alone
+
+
+def test_sizes_that_are_used_behind_a_cut():
+    def f(x):
+        y = LIN(x)
+        a = y * 2
+        return a, a.sum(0) / (y.size(0) * 2), torch.zeros(y.shape[0] + 1)
+
+    dynamo_lite.reset()
+    dynamo_lite.reset_metrics()
+    compiled = dynamo_lite.compile(f, fullgraph=True, dynamic=True)
+    for n in (3, 4, 5):
+        x = torch.randn(n, 4)
+        for got, want in zip(compiled(x), f(x)):
+            torch.testing.assert_close(got, want)
+            assert got.requires_grad is want.requires_grad
+    counted = dynamo_lite.metrics()
+    assert counted["graphs"] == 1 and not counted["fallbacks"], counted
