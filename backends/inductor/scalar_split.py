@@ -10,7 +10,7 @@ What makes a tensor of a size that only the run tells runs as the torch call tha
 the size as an input, and are compiled as any graph with symbolic sizes is.
 
 What lies between the ends of an inference mode that the graph enters is a subgraph, too, compiled under that mode;
-entering and leaving it are calls between subgraphs.
+entering and leaving it are calls between subgraphs, and where a graph is cut, turning gradients on and off.
 
 A graph whose numbers all come in is not cut: what is computed from numbers alone runs first.
 
@@ -19,7 +19,6 @@ on.
 """
 from __future__ import annotations
 
-import contextlib
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -60,6 +59,7 @@ _BY_SIZES: frozenset[Any] = frozenset({
     "view", "reshape", "expand", "narrow", "repeat", "new_zeros", "new_ones", "new_empty", "unflatten",
 })
 _MODES: frozenset[Any] = frozenset({_enter_inference_mode, _exit_inference_mode})
+_GRADIENTS = torch._C._set_grad_enabled
 _CHANGE_LAYOUT = frozenset({
     "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "resize_",
     "resize_as_", "set_", "rename_", "requires_grad_",
@@ -90,8 +90,8 @@ def compile_scalar_split(gm: GraphModule, compile_subgraph: CompileSubgraph) -> 
     Raises:
         CannotCut: the graph holds something that can't be cut in two.
     """
-    steps = _cut(gm)
-    _check(gm, cut=any(not isinstance(step, list) and not _of_numbers(step) for step in steps))
+    steps, cut = _steps(gm)
+    _check(gm, cut)
     if sum(isinstance(step, list) for step in steps) > _MAX_SUBGRAPHS:
         raise CannotCut(f"numbers come out of tensors at more than {_MAX_SUBGRAPHS} places")
     slots: dict[Node, int] = {}
@@ -103,9 +103,10 @@ def compile_scalar_split(gm: GraphModule, compile_subgraph: CompileSubgraph) -> 
     code: list[str] = []
     numbers = list(inputs)  # that sizes may be read of
     modes: list[bool] = []
+    gradients = torch.is_grad_enabled()
     for step in steps:
         if isinstance(step, list):
-            with torch.inference_mode(modes[-1]) if modes else contextlib.nullcontext():
+            with torch.inference_mode(modes[-1]) if modes else torch.set_grad_enabled(gradients):
                 run, texts = _subgraph(gm, step, slots, numbers, compile_subgraph)
             code.extend(texts)
             made.append(run)
@@ -115,6 +116,8 @@ def compile_scalar_split(gm: GraphModule, compile_subgraph: CompileSubgraph) -> 
                 modes.append(bool(step.args[0]))
             elif step.target is _exit_inference_mode:
                 modes.pop()
+            elif step.target is _GRADIENTS:
+                gradients = bool(step.args[0])
             else:
                 _report(step)
             made.append(_plain(step, slots))
@@ -188,7 +191,7 @@ def _check(gm: GraphModule, cut: bool) -> None:
         if node.op == "call_method" and node.target in _CHANGE_LAYOUT:
             raise CannotCut(f"{node.target} changes what a tensor looks like")
         value = _value(node)
-        if node.target in _MODES:
+        if node.target in _MODES or node.target is _GRADIENTS:
             continue
         if node.op.startswith("call_") and value is None and node.target is not operator.setitem:
             raise CannotCut(f"{_name(node)} changes torch's state")
@@ -212,7 +215,16 @@ def _number_type(node: Node) -> torch.dtype | None:
 
 
 # ---------------------------------------------------------------- cutting
-def _cut(gm: GraphModule) -> list[list[Node] | Node]:
+def _steps(gm: GraphModule) -> tuple[list[list[Node] | Node], bool]:
+    """The steps in order, and whether some other than numbers lie between subgraphs: then turning gradients on and off
+    does, too. A graph that is not cut records it."""
+    steps = _cut(gm, _MODES)
+    if all(isinstance(step, list) or _of_numbers(step) for step in steps):
+        return steps, False
+    return _cut(gm, _MODES | {_GRADIENTS}), True
+
+
+def _cut(gm: GraphModule, modes: frozenset[Any]) -> list[list[Node] | Node]:
     """The steps in order: a subgraph, or a node that runs in Python."""
     steps: list[list[Node] | Node] = []
     subgraph: list[Node] = []
@@ -222,7 +234,7 @@ def _cut(gm: GraphModule) -> list[list[Node] | Node]:
             continue
         numbers = [n for n in node.all_input_nodes if _is_number(n)]
         part = node.target is operator.getitem and node.args[0] in plain  # of several results: no tensor to hand on
-        part = part or _makes_size(node) or is_whole(node.target) or node.target in _MODES
+        part = part or _makes_size(node) or is_whole(node.target) or node.target in modes
         if not part and not _is_number(node) and not _draws(node) and (not numbers or _number_type(node) is not None):
             subgraph.append(node)
             continue
@@ -231,7 +243,7 @@ def _cut(gm: GraphModule) -> list[list[Node] | Node]:
             steps.append(node)
             continue
         apart = not any(n in subgraph for n in node.all_input_nodes)
-        if not apart or node.target in _MODES or any(n.meta.get("impure") for n in (*subgraph, node)):
+        if not apart or node.target in modes or any(n.meta.get("impure") for n in (*subgraph, node)):
             if subgraph:
                 steps.append(subgraph)
             subgraph = []

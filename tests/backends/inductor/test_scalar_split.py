@@ -109,3 +109,49 @@ def test_sizes_behind_a_number():
 
     with config.patch(capture_scalar_outputs=True):
         check(f, (torch.randn(3, 4),), (torch.randn(5, 4),), (torch.randn(5, 6),), dynamic=True)
+
+
+def gradients_off_for_a_part(x, n):
+    y = (x[:n] * n).softmax(-1)
+    with torch.no_grad():
+        z = y.sum() + n
+        with torch.enable_grad():
+            v = (x * n).sin()
+    return y @ y.t(), z, v, (y * x[:n]).sum()
+
+
+def gradients_by_a_number_that_comes_out(x, n):
+    k = x.sum().item()
+    with torch.no_grad():
+        m = x.mean() * k
+    return x * m + k, m, x * n
+
+
+def both_modes(x, n):
+    with torch.no_grad():
+        a = x * n
+        with torch.inference_mode():
+            b = a + n
+        c = a * n
+    return a, b, c, x * c
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("fn", [gradients_off_for_a_part, gradients_by_a_number_that_comes_out, both_modes])
+def test_gradients_are_turned_off_in_a_graph_that_is_cut(fn, grad):
+    compiled = dynamo_lite.compile(fn)
+    for n in (3, 4, 5, 2):
+        x = torch.randn(5, 7, requires_grad=grad)
+        y = x.detach().clone().requires_grad_(grad)
+        want, got = fn(x, n), compiled(y, n)
+        for a, b in zip(got, want):
+            torch.testing.assert_close(a, b)
+            kinds = [(t.requires_grad, t.grad_fn is None, t.is_inference(), t.stride()) for t in (a, b)]
+            assert kinds[0] == kinds[1]
+        assert torch.is_grad_enabled()
+        if grad:
+            for results in (want, got):
+                sum(t.sum() for t in results if t.requires_grad).backward()
+            torch.testing.assert_close(y.grad, x.grad)
+    counted = dynamo_lite.metrics()
+    assert not counted["fallbacks"] and counted["kernels"], counted
