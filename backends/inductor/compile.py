@@ -39,6 +39,7 @@ from dynamo_lite.backends.inductor.scalar_split import (
     has_whole_calls,
 )
 from dynamo_lite.backends.registry import KeptFiles
+from dynamo_lite.runtime import signal_handlers
 
 OPTIONS = {
     "lowering": ("native", "library"), "cpu_codegen": ("cpp", "triton"), "cuda_graphs": ("off", "on"),
@@ -137,6 +138,7 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], route: Route, key:
     except CannotFunctionalize as e:
         return run_eager(gm, str(e))
     except Exception as e:
+        signal_handlers.pass_on(e)
         what = "it can't be recorded (a fault of dynamo_lite, please report it)"
         return run_eager(gm, f"{what}: {type(e).__name__}: {e}", fault=True)
     if log.enabled("aot_graphs"):
@@ -169,6 +171,7 @@ def _build(
         except (exc.CompilerMissing, exc.CacheError) as e:
             _report_library_run("kernels can't be built", type(e).__name__, e)
         except Exception as e:
+            signal_handlers.pass_on(e)
             # A fault of ours; the program must not suffer for it. The log shows it by default.
             if config.raise_internal_errors:
                 raise

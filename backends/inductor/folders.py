@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dynamo_lite import config, exc, log
 from dynamo_lite.backends.inductor import private_files
 from dynamo_lite.backends.inductor.private_files import Untrusted
+from dynamo_lite.runtime import signal_handlers
 
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 
@@ -69,7 +70,8 @@ def writable() -> Iterator[str]:
 
 
 def passed_over(path: str, error: Exception) -> None:
-    """Says that a folder is not used, once."""
+    """Says that a folder is not used, once; unless the error is a signal handler's, which is raised again."""
+    signal_handlers.pass_on(error)
     if log.first_time("cache", ("folder", path)):
         log.artifact("cache").warning(
             "the cache folder %s is not used: %s; another one stands in for it (set DYNAMO_LITE_CACHE_DIR to a folder "

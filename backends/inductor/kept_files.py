@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dynamo_lite import exc, log
 from dynamo_lite.backends.inductor import folders, private_files
+from dynamo_lite.runtime import signal_handlers
 
 
 def content(path: Path, quiet: bool = False) -> memoryview | None:
@@ -26,6 +27,7 @@ def content(path: Path, quiet: bool = False) -> memoryview | None:
                 "%s, and maybe others, was kept by another user, or with a secret that is gone (see "
                 "DYNAMO_LITE_CACHE_SECRET); what was is made again", path)
     except (OSError, private_files.Untrusted) as error:
+        signal_handlers.pass_on(error)
         if log.first_time("cache", ("file", path)):
             log.artifact("cache").warning("a kept file is not used: %s", error)
     return None

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dynamo_lite import config, exc
+from dynamo_lite.runtime import signal_handlers
 
 _SHOWN = 1 << 16  # bytes of what a compiler says
 _FAILING = ("cannot execute", "Killed", "out of memory", "Cannot allocate memory")  # it says so of itself
@@ -141,6 +142,7 @@ def _started(command: list[str], said: str, scratch: str) -> subprocess.Popen[by
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages, env=environment,
                 umask=0o077, start_new_session=True)
         except (OSError, subprocess.SubprocessError) as error:
+            signal_handlers.pass_on(error)
             raise exc.CompilerMissing(command[0], str(error)) from error
 
 

@@ -34,6 +34,7 @@ from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.inductor import graph_cache
 from dynamo_lite.backends.inductor.artifact import Call, Pair
 from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
+from dynamo_lite.runtime import signal_handlers
 from dynamo_lite.symbols.environment import Frozen
 
 
@@ -80,6 +81,7 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
         except CannotFunctionalize as e:
             return run_eager(gm, str(e))
         except Exception as e:
+            signal_handlers.pass_on(e)
             # Whatever it is, eager has it too, or is right where tracing is wrong.
             return run_eager(gm, f"its gradients can't be traced: {type(e).__name__}: {e}")
         if log.enabled("aot_graphs"):
@@ -137,6 +139,7 @@ class _Recording:
         except (CannotFunctionalize, Frozen):
             raise
         except Exception as e:
+            signal_handlers.pass_on(e)
             if not has_symbols(self._examples):
                 raise
             self._examples = _with_sizes_fixed(self._gm, self._examples, e)

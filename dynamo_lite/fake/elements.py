@@ -16,6 +16,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, no_dispatch
 from torch.utils import _pytree as pytree
 
+from dynamo_lite.runtime import signal_handlers
+
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -147,7 +149,8 @@ class KnownValues:
         with no_dispatch():
             try:
                 value = func(*args, **kwargs)
-            except Exception:  # the fake mode says what is wrong
+            except Exception as error:  # the fake mode says what is wrong
+                signal_handlers.pass_on(error)
                 return _NOT_FOLLOWED
         if any(t.numel() > MOST_ELEMENTS for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor)):
             return _NOT_FOLLOWED

@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 
 from dynamo_lite import exc
 from dynamo_lite.fake import overlap
+from dynamo_lite.runtime import signal_handlers
 from dynamo_lite.runtime.storage_extent import storage_extent
 
 aten = torch.ops.aten
@@ -215,6 +216,7 @@ def _raised(
     try:
         func(*real_args, **real_kwargs)
     except Exception as error:
+        signal_handlers.pass_on(error)
         return error.with_traceback(None)
     return None
 

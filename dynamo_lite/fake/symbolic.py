@@ -22,6 +22,7 @@ from dynamo_lite import log
 from dynamo_lite.fake import dense_results, plain_results, plain_views, symbolic_cache
 from dynamo_lite.fake import strides as stride_rules
 from dynamo_lite.fake.symbolic_rules import RULES
+from dynamo_lite.runtime import signal_handlers
 from dynamo_lite.runtime.storage_extent import storage_extent
 from dynamo_lite.symbols import integers as ints
 from dynamo_lite.symbols import torch_questions
@@ -90,6 +91,7 @@ def _with_symbols(
     except (Frozen, NumbersAsked, Undecidable):
         raise
     except Exception as error:
+        signal_handlers.pass_on(error)
         result, reason = None, f"for sizes that change, torch raises {_first_line(error)}"
     else:
         if isinstance(expected, Exception) or not _agree(result, expected):
@@ -201,6 +203,7 @@ def _without_symbols(
         with static:
             return func(*twin_args, **twin_kwargs)
     except Exception as error:
+        signal_handlers.pass_on(error)
         return error.with_traceback(None)
 
 

@@ -16,7 +16,7 @@ from .. import config, exc, log
 from .._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, FrameHook, GuardedCode
 from ..guards.failures import explain_failure
 from ..rules.torch_marks import setting
-from ..runtime import collector, in_flight
+from ..runtime import collector, in_flight, signal_handlers
 from ..runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
 from . import kept_sizes, trace
 from .decide import decide, note_skipped
@@ -62,6 +62,7 @@ def compile_frame(
     except exc.DynamoLiteError:
         raise
     except Exception as error:
+        signal_handlers.pass_on(error)
         # Raised out of here it would pass by the handlers of the frame, which has not begun.
         return _after_fault(code, error)
 
@@ -101,6 +102,7 @@ def _attempt(settings: Settings, request: TraceRequest) -> Any:
         except exc.DynamoLiteError:
             raise
         except Exception as error:
+            signal_handlers.pass_on(error)
             made = trace.after_fault(settings, opened, error)
             if made is None:
                 return RUN_ORIGINAL

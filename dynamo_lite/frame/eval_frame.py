@@ -27,7 +27,7 @@ from ..bytecode.code_map import CodeMap
 from ..guards.source import AttrSource, Source
 from ..rules import torch_marks, trace_rules
 from ..rules.torch_marks import disables_all
-from ..runtime import collector, in_flight
+from ..runtime import collector, in_flight, signal_handlers
 from ..variables.base import VariableTracker, realized, wraps_type
 from ..variables.torch_api.compiled_modules import CompiledModuleVariable
 from . import callers, changed_values, convert_frame, decide, request, stance, torch_compiler
@@ -280,6 +280,7 @@ def _run_backend(function: Backend, name: str, options: dict[str, Any] | None, g
     except exc.DynamoLiteError:
         raise
     except Exception as error:
+        signal_handlers.pass_on(error)
         raise exc.BackendCompilerFailed(name, error) from error
 
 

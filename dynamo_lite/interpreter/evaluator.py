@@ -17,6 +17,7 @@ from ..exc import Unsupported
 from ..guards.source import ConstSource, Source, found_in_bases
 from ..output.output_graph import OutputGraph
 from ..rules.table import decide
+from ..runtime import signal_handlers
 from ..variables.base import ObservedException, VariableTracker, realized, unsupported
 from ..variables.bound import SPECIAL_METHODS, BoundMethodVariable, missing_method
 from ..variables.constant import ConstantVariable
@@ -96,6 +97,7 @@ class Evaluator(_Base):
         try:
             return function(*args, **kwargs)
         except Exception as error:
+            signal_handlers.pass_on(error)
             self.errors.raise_python(error)
 
     def call(

@@ -27,7 +27,7 @@ from ..guards import Guard, GuardSet
 from ..guards.memory import overlap_on_device
 from ..guards.source import Source
 from ..rules.torch_marks import setting
-from ..runtime import autocast
+from ..runtime import autocast, signal_handlers
 from ..runtime.graph_modules import graph_module
 from ..symbols.environment import NumbersAsked
 from ..variables.base import VariableTracker, wrap_value
@@ -312,14 +312,14 @@ class OutputGraph:
             unknown = exc.Unsupported(kind, f"{error.func} inside {_name(target)}")
             raise needed(tx, unknown, nodes) from error
         except Exception as error:
+            signal_handlers.pass_on(error)
             self.scalars.check(_name(target))
             if mode.asks_for_numbers(error):
                 return self._decomposed_in_python(tx, op, target, args, kwargs)
             made = mode.for_these_sizes(target, args, kwargs, error) if op == "call_function" else NotImplemented
             if made is not NotImplemented:
                 return made, False
-            known = any(self.fake_mode.known.of(fake) is not None for fake in _tensors_in((args, kwargs)))
-            if not mode.effects_seen and not known and not self.examples:
+            if not mode.effects_seen and not self.examples and not self._knows_elements(args, kwargs):
                 raised = raised_in_eager(op, target, args, kwargs, error)
                 if raised is not None:
                     tx.errors.raise_python(raised)
@@ -329,6 +329,9 @@ class OutputGraph:
         if key is not None and not mode.defined:
             calls.remember(mode, key, result, args, kwargs)
         return result, mode.effects_seen
+
+    def _knows_elements(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return any(self.fake_mode.known.of(fake) is not None for fake in _tensors_in((args, kwargs)))
 
     def _decomposed_in_python(
         self, tx: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from ..exc import Unsupported
 from ..fake.overlap import MemoryOverlap
+from ..runtime import signal_handlers
 from ..runtime.graph_calls import GraphCall
 
 # What torch raises of arguments that do not fit.
@@ -90,6 +91,7 @@ def _raised(op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
             else:
                 target(*real_args, **real_kwargs)
         except Exception as raised:
+            signal_handlers.pass_on(raised)
             return raised
     return None
 

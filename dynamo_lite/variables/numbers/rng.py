@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ...rules.table import Decision, Level, Rule, decide, row
+from ...runtime import signal_handlers
 from ...runtime.graph_calls import Draw
 from ..base import VariableTracker, unsupported
 from ..constant import ConstantVariable
@@ -153,6 +154,7 @@ def _error(
     try:
         function(generator, *[a.constant() for a in args], **{k: a.constant() for k, a in kwargs.items()})
     except Exception as error:
+        signal_handlers.pass_on(error)
         return error
     return None
 

@@ -23,6 +23,7 @@ from ...continuation.deoptimize import is_of_torch
 from ...exc import Unsupported
 from ...fake.elements import FACTORIES, OF_METADATA
 from ...guards.source import Source
+from ...runtime import signal_handlers
 from ..base import VariableTracker
 from .graph_nodes import computed_from, operation_name
 from .value_guards import guard_elements, masks_behind, may_be_guarded
@@ -132,7 +133,8 @@ def _compute(output: OutputGraph, node: fx.Node) -> bool:
                 made = getattr(args[0], node.target)(*args[1:], **kwargs)  # type: ignore[arg-type]
             else:
                 made = node.target(*args, **kwargs)  # type: ignore[operator]
-    except Exception:  # torch's state is another by now: unknown they stay
+    except Exception as error:  # torch's state is another by now: unknown they stay
+        signal_handlers.pass_on(error)
         return False
     if not isinstance(was, (tuple, list)):
         was, made = [was], [made]

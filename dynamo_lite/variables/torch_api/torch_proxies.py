@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from ...exc import DynamoLiteError
+from ...runtime import signal_handlers
 from ..base import VariableTracker, realized, unsupported
 from ..containers.sequences import ListVariable, TupleVariable
 from ..objects.objects import ObjectVariable
@@ -127,6 +128,7 @@ def call_override(
     except DynamoLiteError:
         raise
     except Exception as error:
+        signal_handlers.pass_on(error)
         unsupported(_KIND, f"{name} with an object that overrides it: {type(error).__name__}")
     else:
         unsupported(_KIND, f"{name} with an object that it does not ask")
