@@ -108,7 +108,7 @@ class CppKernel(ScanBody, ColumnSums):
     # ------------------------------------------------------------ loops around the stages
     @functools.cached_property
     def work(self) -> str:
-        """The amount of work of the whole kernel, in element operations, as C++."""
+        """The amount of work of the whole kernel, in element operations in vectors, as C++."""
         total: ix.Index = 0
         for stage in self.kernel.stages:
             volume = ix.product(v.size for v in (*self.kernel.outer, *stage.inner))
@@ -118,6 +118,8 @@ class CppKernel(ScanBody, ColumnSums):
                 + sum(n.op == "load" for n in nodes)
                 + len(stage.statements)
             )
+            if (stage.scan or stage.scalar) and not self.vector_outer:
+                cost *= self.L  # an element after the other
             total = ix.add(total, ix.mul(volume, cost))
         return index_text(total, {})
 
