@@ -427,6 +427,10 @@ class CppKernel(ScanBody, ColumnSums):
     ) -> None:
         v, rest = loops[0], loops[1:]
         begin, end = bounds or ("0", self._size(v))
+        rows = self._rows_of_chunk(rest, accumulators, along)
+        if rows > 1:
+            self._rows_in_chunks(stage, loops, accumulators, along, (begin, end), rows)
+            return
         if rest:
             name = self._name(v)
             self.open(f"for (i64 {name} = {begin}; {name} < {end}; ++{name})")
@@ -442,6 +446,30 @@ class CppKernel(ScanBody, ColumnSums):
         piece = self._chunk(along, accumulators[0].copies)
         self.open(f"for (i64 chunk = {begin}; chunk < {end}; chunk += {piece})")
         self._last_loop(stage, v, accumulators, along, "chunk", f"least(chunk + {piece}, {end})")
+        for a in accumulators:
+            self.text(a.end_of_chunk())
+        self.close()
+
+    def _rows_of_chunk(self, rest: tuple[ix.Var, ...], accumulators: list[Accumulator], along: bool) -> int:
+        """How many turns of a loop around one short loop are added up before the cascade takes them, so that no chain
+        of additions is longer than elsewhere."""
+        if len(rest) != 1 or not any(a.cascade for a in accumulators) or not isinstance(rest[0].size, int):
+            return 1
+        return CHAIN // max(-(-rest[0].size * CHAIN // self._chunk(along, accumulators[0].copies)), 1)
+
+    def _rows_in_chunks(
+        self, stage: Stage, loops: tuple[ix.Var, ...], accumulators: list[Accumulator], along: bool,
+        bounds: tuple[str, str], rows: int,
+    ) -> None:
+        v, last = loops
+        name, (begin, end) = self._name(v), bounds
+        self.open(f"for (i64 chunk = {begin}; chunk < {end}; chunk += {rows})")
+        self.open(f"for (i64 {name} = chunk; {name} < least(chunk + {rows}, {end}); ++{name})")
+        before = self.scope()
+        self._emit(stage, frozenset((last,)))
+        self._last_loop(stage, last, accumulators, along, "0", self._size(last))
+        self.emitted = before
+        self.close()
         for a in accumulators:
             self.text(a.end_of_chunk())
         self.close()
