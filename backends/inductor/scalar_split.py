@@ -195,10 +195,21 @@ def _check(gm: GraphModule, cut: bool) -> None:
             continue
         if node.op.startswith("call_") and value is None and node.target is not operator.setitem:
             raise CannotCut(f"{_name(node)} changes torch's state")
-        changes |= bool(node.meta.get("impure")) and bool(node.all_input_nodes)
+        changes |= _writes_operands(node)
         trains |= node.op != "placeholder" and isinstance(value, torch.Tensor) and value.requires_grad
     if changes and trains:
         raise CannotCut("it changes tensors in place under autograd")
+
+
+def _writes_operands(node: Node) -> bool:
+    """Whether it changes a tensor that it is given; what draws random numbers has effects, too, and changes none."""
+    if not node.meta.get("impure"):
+        return False
+    writes = node.meta.get("writes")
+    if writes is None:
+        return bool(node.all_input_nodes)
+    return any(v.untyped_storage()._cdata in writes for v in map(_value, node.all_input_nodes)
+               if isinstance(v, torch.Tensor))
 
 
 def _number_type(node: Node) -> torch.dtype | None:

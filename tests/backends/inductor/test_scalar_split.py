@@ -2,6 +2,7 @@
 import pytest
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 
 import dynamo_lite
 from dynamo_lite import config
@@ -155,3 +156,41 @@ def test_gradients_are_turned_off_in_a_graph_that_is_cut(fn, grad):
             torch.testing.assert_close(y.grad, x.grad)
     counted = dynamo_lite.metrics()
     assert not counted["fallbacks"] and counted["kernels"], counted
+
+
+def dropout_and_a_number(x, n):
+    y = F.dropout(x[:n].sin() * n, 0.3)
+    return F.dropout(y * 2, 0.5).sum(-1) + torch.rand_like(x[:n]).sum(-1)
+
+
+def noise_and_a_number(x, n):
+    k = x[:n].sum().tanh() * n
+    return (x + torch.randn_like(x) * k).cos() * n + torch.bernoulli(x.detach().sigmoid())
+
+
+def written_and_a_number(x, n):
+    y = x[:n] * n
+    y.add_(x.sum() * n)
+    y[0].mul_(3)
+    return y.sin()
+
+
+@pytest.mark.parametrize("fn", [dropout_and_a_number, noise_and_a_number, written_and_a_number])
+def test_random_numbers_in_a_training_graph_that_is_cut(fn):
+    """They are no changes of tensors, which run in eager where gradients are wanted."""
+    compiled = dynamo_lite.compile(fn)
+    for n in (3, 4, 5, 2):
+        x = torch.randn(6, 5, requires_grad=True)
+        y = x.detach().clone().requires_grad_()
+        results = []
+        for call, given in ((fn, x), (compiled, y)):
+            torch.manual_seed(n)
+            out = call(given, n)
+            results.append((out, torch.rand(2)))
+            out.sum().backward()
+        for a, b in zip(*results):
+            torch.testing.assert_close(b, a)
+        torch.testing.assert_close(y.grad, x.grad, rtol=1e-4, atol=1e-4)
+    counted = dynamo_lite.metrics()
+    in_place = any("in place under autograd" in reason for reason in counted["fallbacks"])
+    assert in_place == (fn is written_and_a_number) and counted["kernels"], counted
