@@ -13,6 +13,7 @@ from dynamo_lite.backends.inductor.lowering.scans import FEW_ROWS
 from dynamo_lite.backends.inductor.pipeline import target_named
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
 from dynamo_lite.backends.inductor.scheduler.checker import check_kernel, run_kernel
+from dynamo_lite.backends.inductor.target_info import current
 
 SHAPES = [(5,), (40,), (3, 7), (17, 33), (2, 3, 5), (1, 19, 1), (4, 1, 9)]
 SCANS = {
@@ -196,3 +197,10 @@ def test_dear_values_of_symbolic_lengths(data):
         x = data.random(6, length)
         torch.testing.assert_close(compiled(x), (x.exp() / length).cumsum(1))
     assert dynamo_lite.metrics()["graphs"] == 2
+
+
+def test_rows_are_shared_by_what_an_element_after_the_other_costs(build, in_cpp):
+    """Of so many elements, a body as short that runs in vectors is not worth a second thread."""
+    x = torch.randn(64, 2 * current().grain(False) // (64 * 6))
+    assert "parallel(" in build(lambda x: x.cumsum(1), [x]).program.source.split("KERNEL")[-1]
+    assert "parallel(" not in build(lambda x: x + 1, [x]).program.source.split("KERNEL")[-1]
