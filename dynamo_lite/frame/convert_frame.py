@@ -8,6 +8,7 @@ Invariant: whatever is not compiled is said in the log, with the user's line and
 """
 from __future__ import annotations
 
+import threading
 import types
 from collections.abc import Callable
 from typing import Any
@@ -140,6 +141,7 @@ def _compile_trace(settings: Settings, opened: trace.Trace) -> GuardedCode | Tra
 def _fitting_entry(settings: Settings, frame: Frame) -> Any:
     """The entry of a frame, which fits the call that it is made for."""
     seconds: dict[str, float] = {}
+    handlers_before = signal_handlers.runs()
     # The compile itself may change something that is guarded: a module imported on first use adds to a registry. The
     # second time it is there.
     for _ in range(2):
@@ -155,6 +157,11 @@ def _fitting_entry(settings: Settings, frame: Frame) -> Any:
                     "%s compiled in %.3f s: %s", frame.code.co_qualname, sum(seconds.values()), phases)
             return made
     failure = explain_failure(made.program, made.extra.texts, frame.values) or "now they do"
+    if signal_handlers.runs() > handlers_before or threading.active_count() > 1:
+        log.artifact("fallbacks").warning(
+            "%s runs in plain Python this time: a signal handler or another thread has changed what it reads while it "
+            "was compiled: %s", frame.code.co_qualname, failure)
+        return KEEP_ENTRIES
     raise _GuardsDoNotHold(f"the guards do not hold for the call that they were made for: {failure}")
 
 

@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from . import signal_handlers
+
 LONGEST_WAIT = 10.0  # seconds at the end of the process, for compilers that other threads wait for
 
 _changed = threading.Condition()
@@ -36,7 +38,7 @@ def compiling() -> Iterator[None]:
     with _changed:
         _threads[me] = _threads.get(me, 0) + 1
     try:
-        with modes_kept():
+        with modes_kept(), signal_handlers.isolated():
             yield
     finally:
         with _changed:

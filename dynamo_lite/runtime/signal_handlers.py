@@ -1,18 +1,109 @@
-"""Exceptions that a signal handler of the program's raises while something is compiled, such as that of a time limit.
+"""Signal handlers of the program's that run while something is compiled.
 
-CPython runs a handler between two instructions of whatever the main thread does, so what it raises comes out of a
-compile like a fault of the compiler's own. It is the program's, and goes to the program: whoever takes an exception for
-a fault or a reason to fall back asks here first.
+CPython runs a handler between two instructions of whatever the main thread does. During a compile that may be within a
+fake mode, below autograd or while torch has only tensors without memory made; a handler's tensors would be fake, and
+its gradients lost. So handlers run in torch's state from before the compile. What a handler raises, such as that of a
+time limit, comes out of a compile like a fault of the compiler's own. It is the program's, and goes to the program:
+whoever takes an exception for a fault or a reason to fall back asks ``pass_on`` first.
 
-Invariant: an exception is known by a frame of a handler's in its traceback, not by its type.
+Invariants: `signal.getsignal` is after a compile what it was before, or what a handler has set; an exception is known
+by a frame of a handler's in its traceback, not by its type.
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
+
+import torch
+
+_EVERY: frozenset[int] = frozenset(signal.valid_signals())
+_runs = 0
+
+
+def runs() -> int:
+    """How often a handler has run during a compile of the main thread's, since the process began."""
+    return _runs
+
+
+class Outside:
+    """torch's state outside of a compile, for the thread that makes this."""
+
+    def __init__(self) -> None:
+        self._keys = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+        self._functions = torch._C._len_torch_function_stack()
+        self._subclasses = torch._C._is_torch_function_enabled()
+        self._dispatch = torch._C._len_torch_dispatch_stack()
+        self._grad = torch.is_grad_enabled()
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Inside, operations are as they were where this was made; afterwards as before."""
+        grad = torch.is_grad_enabled()
+        dispatch = [torch._C._pop_torch_dispatch_stack(None)
+                    for _ in range(torch._C._len_torch_dispatch_stack() - self._dispatch)]
+        functions = [torch._C._pop_torch_function_stack()
+                     for _ in range(torch._C._len_torch_function_stack() - self._functions)]
+        try:
+            with torch._C._ForceDispatchKeyGuard(*self._keys), (
+                    torch._C._EnableTorchFunction() if self._subclasses else contextlib.nullcontext()):
+                torch._C._set_grad_enabled(self._grad)
+                yield
+        finally:
+            torch._C._set_grad_enabled(grad)
+            for mode in reversed(functions):
+                torch._C._push_on_torch_function_stack(mode)
+            for mode in reversed(dispatch):
+                torch._C._push_on_torch_dispatch_stack(mode)
+
+
+class _Isolated:
+    """A handler that runs outside of the compile that has replaced it.
+
+    Args:
+        handler: the program's.
+        outside: torch's state for it.
+    """
+
+    def __init__(self, handler: Callable[[int, Any], Any], outside: Outside) -> None:
+        self.handler = handler
+        self.outside: Outside | None = outside
+
+    def __call__(self, number: int, frame: Any) -> Any:
+        if self.outside is None:  # the program has kept it
+            return self.handler(number, frame)
+        global _runs
+        _runs += 1
+        with self.outside.entered():
+            return self.handler(number, frame)
+
+
+@contextlib.contextmanager
+def isolated() -> Iterator[None]:
+    """Handlers that are written in Python run in the state of torch that is found here."""
+    if threading.current_thread() is not threading.main_thread():  # handlers run in the main thread alone
+        yield
+        return
+    outside: Outside | None = None
+    installed: dict[int, tuple[Any, _Isolated]] = {}
+    try:
+        for number in _EVERY:
+            before = signal.getsignal(number)
+            if callable(before) and before is not signal.default_int_handler:
+                handler = before.handler if isinstance(before, _Isolated) else before
+                outside = outside or Outside()
+                installed[number] = before, _Isolated(handler, outside)
+                signal.signal(number, installed[number][1])
+        yield
+    finally:
+        for number, (before, isolated) in installed.items():
+            isolated.outside = None
+            if signal.getsignal(number) is isolated:
+                signal.signal(number, before)
 
 
 def pass_on(error: BaseException) -> None:
@@ -37,12 +128,12 @@ def pass_on(error: BaseException) -> None:
 
 def _handlers() -> set[tuple[str, str, int]]:
     """Where the handlers that are written in Python stand."""
-    return {_place(code) for number in signal.valid_signals() for code in _codes(signal.getsignal(number))}
+    return {_place(code) for number in _EVERY for code in _codes(signal.getsignal(number))}
 
 
 def _codes(handler: Any) -> Iterator[CodeType]:
-    while isinstance(handler, functools.partial):
-        handler = handler.func
+    while isinstance(handler, functools.partial | _Isolated):
+        handler = handler.handler if isinstance(handler, _Isolated) else handler.func
     if not callable(handler):
         return  # SIG_DFL, SIG_IGN, or one that C has installed
     for function in (handler, type(handler).__call__):

@@ -123,3 +123,87 @@ def test_what_it_was_raised_from_is_raised(interrupt):
                 raise ValueError("wrapped") from error
         except ValueError as error:
             signal_handlers.pass_on(error)
+
+
+INSIDE = [*PLACES, "dynamo_lite.fake.mode:TraceFakeMode._dispatch_new"]
+
+
+@pytest.mark.parametrize("place", INSIDE)
+def test_handlers_compute_as_outside_of_the_compile(interrupt, tmp_path, place):
+    dynamo_lite.reset()
+    seen = []
+
+    def handler(number, frame):
+        w = torch.ones(3, requires_grad=True)
+        y = (w * 2 + torch.ones(3)).sum() + torch.eye(3).matmul(torch.ones(3, 3)).sum()
+        y.backward()
+        seen.append((type(y), y.item(), w.grad.tolist(), torch.is_grad_enabled(), torch.get_default_device().type,
+                     torch.is_autocast_enabled("cpu"), (torch.ones(3) * w).requires_grad))
+
+    def work(x, n):
+        with torch.autocast("cpu"):
+            y = (x[:n] + n).softmax(-1)
+            with torch.no_grad():
+                z = y @ y.t() + torch.add(y[:, :5], 1)
+            return z @ y
+
+    x = torch.randn(5, 7, requires_grad=True)
+    compiled = dynamo_lite.compile(work)
+    with config.patch(cache_dir=str(tmp_path)):
+        sent = interrupt(place, handler)
+        torch.testing.assert_close(compiled(x, 5), work(x, 5))
+    assert sent and seen == [(torch.Tensor, 18.0, [2.0] * 3, True, "cpu", False, True)]
+    assert signal.getsignal(signal.SIGUSR1) is handler
+    assert not dynamo_lite.metrics()["fallbacks"]
+
+
+def test_handlers_that_are_replaced_while_they_run(interrupt):
+    """What a handler sets stays; the handler that it replaces is called in any state later."""
+    dynamo_lite.reset()
+    kept = []
+
+    def first(number, frame):
+        kept.append(signal.signal(signal.SIGUSR1, second))
+
+    def second(number, frame):
+        kept.append(torch.is_grad_enabled())
+
+    interrupt(PLACES[0], first)
+    dynamo_lite.compile(fn, backend="eager")(torch.randn(5, 7), 3)
+    assert signal.getsignal(signal.SIGUSR1) is second
+    with torch.no_grad():
+        signal.raise_signal(signal.SIGUSR1)
+        signal.signal(signal.SIGUSR1, kept[0])
+        signal.raise_signal(signal.SIGUSR1)
+    assert len(kept) == 3 and kept[1] is False
+
+
+def test_what_a_handler_changes_of_what_is_guarded(interrupt):
+    """No fault of the compiler's: the call runs in plain Python, and later ones are compiled."""
+    dynamo_lite.reset()
+    log.reset_counters()
+    box = [1]
+
+    def work(x):
+        return x * box[0]
+
+    def handler(number, frame):
+        box[0] += 1
+        signal.signal(signal.SIGUSR1, handler)
+
+    compiled = dynamo_lite.compile(work, backend="eager")
+    module = importlib.import_module("dynamo_lite.frame.convert_frame")
+    plain = module.make_entry
+
+    def made(*args):
+        signal.raise_signal(signal.SIGUSR1)
+        return plain(*args)
+
+    signal.signal(signal.SIGUSR1, handler)
+    module.make_entry = made
+    try:
+        assert compiled(torch.ones(2)).tolist() == [3, 3]
+    finally:
+        module.make_entry = plain
+    assert "internal_errors" not in log.counters()
+    assert compiled(torch.ones(2)).tolist() == [3, 3] and log.counters()["graphs"] == 2

@@ -167,7 +167,7 @@ def test_gradients_of_normalizations(check_many, data):
 def test_sums_over_a_short_loop_inside_of_a_long_one(check_many, build, in_cpp):
     """The cascade takes what 16 turns of the long loop have added."""
     cases = [(f"{shape} {n}", lambda x, n=n: (x[:, :, :n].sum((1, 2)), x[:, :, :n].square().mean((1, 2))),
-              [torch.randn(shape)]) for shape in ((3, 700, 40), (2, 33, 9), (1, 5, 300)) for n in (3, 8, 12)]
+              [torch.rand(shape)]) for shape in ((3, 700, 40), (2, 33, 9), (1, 5, 300)) for n in (3, 8, 12)]
     check_many(cases, LOOSE)
     source = build(lambda x: x[:, :, :8].sum((1, 2)), [torch.randn(3, 700, 40)]).program.source.split("KERNEL")[-1]
     assert "chunk += 16" in source
