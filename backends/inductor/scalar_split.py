@@ -104,10 +104,12 @@ def compile_scalar_split(gm: GraphModule, compile_subgraph: CompileSubgraph) -> 
     numbers = list(inputs)  # that sizes may be read of
     modes: list[bool] = []
     gradients = torch.is_grad_enabled()
+    writes_last = _writes_last(steps, inputs)
     for step in steps:
         if isinstance(step, list):
             with torch.inference_mode(modes[-1]) if modes else torch.set_grad_enabled(gradients):
-                run, texts = _subgraph(gm, step, slots, numbers, compile_subgraph)
+                run, texts, raises_first = _subgraph(gm, step, slots, numbers, compile_subgraph)
+            writes_last = writes_last and (raises_first or not _writes_inputs(step, inputs))
             code.extend(texts)
             made.append(run)
             made.extend(_plain(size, slots) for size in _sizes_used_later(step))
@@ -124,6 +126,7 @@ def compile_scalar_split(gm: GraphModule, compile_subgraph: CompileSubgraph) -> 
             numbers += [step] if step.target in SIZES else []
     call = _function(made, [slots[n] for n in inputs], torch.fx.node.map_arg(results, _Slot.of(slots)), len(slots))
     call.generated_code = tuple(code)  # type: ignore[attr-defined]
+    call.raises_before_writes = writes_last  # type: ignore[attr-defined]
     return call
 
 
@@ -196,7 +199,8 @@ def _check(gm: GraphModule, cut: bool) -> None:
         if node.op.startswith("call_") and value is None and node.target is not operator.setitem:
             raise CannotCut(f"{_name(node)} changes torch's state")
         changes |= _writes_operands(node)
-        trains |= node.op != "placeholder" and isinstance(value, torch.Tensor) and value.requires_grad
+        # A leaf that requires grad is an input, which may be changed where gradients are off.
+        trains |= isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf
     if changes and trains:
         raise CannotCut("it changes tensors in place under autograd")
 
@@ -210,6 +214,29 @@ def _writes_operands(node: Node) -> bool:
         return bool(node.all_input_nodes)
     return any(v.untyped_storage()._cdata in writes for v in map(_value, node.all_input_nodes)
                if isinstance(v, torch.Tensor))
+
+
+def _writes_inputs(nodes: list[Node], inputs: list[Node]) -> bool:
+    """Whether some node may change an input of the graph."""
+    tensors = [v for v in map(_value, inputs) if isinstance(v, torch.Tensor)]
+    known = all(v.layout is torch.strided for v in tensors)
+    memory = {v.untyped_storage()._cdata for v in tensors} if known else set()
+    return any(not known or node.meta.get("writes") is None or node.meta["writes"] & memory
+               for node in nodes if _writes_operands(node))
+
+
+def _writes_last(steps: list[list[Node] | Node], inputs: list[Node]) -> bool:
+    """Whether no step that may raise comes behind one that changes inputs, and that one is a subgraph."""
+    written = False
+    for step in steps:
+        nodes = step if isinstance(step, list) else [step]
+        if written and nodes[0].target is not _GRADIENTS and nodes[0].target not in _MODES:
+            return False
+        if _writes_inputs(nodes, inputs):
+            if not isinstance(step, list):
+                return False
+            written = True
+    return True
 
 
 def _number_type(node: Node) -> torch.dtype | None:
@@ -269,8 +296,9 @@ def _cut(gm: GraphModule, modes: frozenset[Any]) -> list[list[Node] | Node]:
 # ---------------------------------------------------------------- subgraphs
 def _subgraph(
     gm: GraphModule, nodes: list[Node], slots: dict[Node, int], inputs: list[Node], compile_subgraph: CompileSubgraph
-) -> tuple[Callable[[list[Any]], None], tuple[str, ...]]:
-    """A subgraph, compiled: reads its inputs from the slots and writes its results there.
+) -> tuple[Callable[[list[Any]], None], tuple[str, ...], bool]:
+    """A subgraph, compiled: reads its inputs from the slots and writes its results there. Also its sources, and whether
+    it has written to no input yet when it raises.
 
     Args:
         inputs: of the graph, and the sizes that are known by then.
@@ -324,7 +352,7 @@ def _subgraph(
         for i, result in zip(writes, compiled(*[values[i] for i in reads], *made)):
             values[i] = result
 
-    return run, tuple(getattr(compiled, "generated_code", ()))
+    return run, tuple(getattr(compiled, "generated_code", ())), getattr(compiled, "raises_before_writes", False)
 
 
 def _sizes_used_later(nodes: list[Node]) -> list[Node]:

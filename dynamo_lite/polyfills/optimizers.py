@@ -50,12 +50,25 @@ def group_tensors(tensors: Sequence[Sequence[Tensor | None]], with_indices: bool
 
 
 # ---------------------------------------------------------------- numbers that are in a tensor
+_IN_FLOAT32 = (torch.float32, torch.float16, torch.bfloat16)
+"""Types that torch's loops compute in float32."""
+
+
+def _computed_in_float32(*tensors: Tensor) -> bool:
+    return tensors[0].dtype in _IN_FLOAT32 and all(tensor.dtype == tensors[0].dtype for tensor in tensors)
+
+
+def _factor(number: Any, like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A number as torch's loops have it, rounded to a type."""
+    return (like.new_ones(1, dtype=dtype) * number).reshape(())
+
+
 def _sum(self: Tensor, other: Any, alpha: Any, sign: int) -> Tensor:
     """``self + sign * alpha * other``, rounded once: torch's loops use fused operations, which for float32 is what
-    double gives. The number, if it is none of float32, is rounded to it first."""
-    if self.dtype == torch.float32 and other.dtype == torch.float32:
-        factor = (other.new_ones(1) * alpha).reshape(())
-        return (self.double() + sign * (factor.double() * other.double())).float()
+    double gives."""
+    if _computed_in_float32(self, other):
+        product = _factor(alpha, other, other.dtype).double() * other.double()
+        return (self.double() + sign * product).float().to(self.dtype)
     return self + sign * (alpha * other)
 
 
@@ -77,13 +90,21 @@ def sub(self: Tensor, other: Any, *, alpha: Tensor) -> Tensor:
 
 def _product(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> Tensor:
     """``self + value * tensor1 * tensor2``, the second product and the sum rounded once."""
-    if self.dtype == tensor1.dtype == tensor2.dtype == torch.float32:
-        return (self.double() + (value * tensor1).double() * tensor2.double()).float()
+    if _computed_in_float32(self, tensor1, tensor2):
+        scaled = (_factor(value, tensor1) * tensor1.float()).double()
+        return (self.double() + scaled * tensor2.double()).float().to(self.dtype)
     return self + value * tensor1 * tensor2
 
 
+def _quotient(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> Tensor:
+    if _computed_in_float32(self, tensor1, tensor2):
+        scaled = _factor(value, tensor1) * tensor1.float()
+        return (self.float() + scaled / tensor2.float()).to(self.dtype)
+    return self + value * tensor1 / tensor2
+
+
 def addcdiv_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor) -> Tensor:
-    return self.add_(value * tensor1 / tensor2)
+    return self.copy_(_quotient(self, tensor1, tensor2, value))
 
 
 def addcmul_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor) -> Tensor:
@@ -91,32 +112,55 @@ def addcmul_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor) -
 
 
 def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor) -> Tensor:
-    return self.add(value * tensor1 / tensor2)
+    return _quotient(self, tensor1, tensor2, value)
 
 
 def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor) -> Tensor:
     return _product(self, tensor1, tensor2, value)
 
 
-METHODS: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (add_, sub_, add, sub, addcdiv_, addcmul_, addcdiv, addcmul)}
-"""Methods of tensors whose ``alpha`` or ``value`` may be a tensor of one element."""
+def lerp(self: Tensor, end: Tensor, weight: Any) -> Tensor:
+    return self.lerp(end, (end.new_ones(1) * weight).reshape(()))
+
+
+def lerp_(self: Tensor, end: Tensor, weight: Any) -> Tensor:
+    return self.lerp_(end, (end.new_ones(1) * weight).reshape(()))
+
+
+METHODS: dict[str, tuple[Callable[..., Any], str]] = {
+    **{f.__name__: (f, "alpha") for f in (add_, sub_, add, sub)},
+    **{f.__name__: (f, "value") for f in (addcdiv_, addcmul_, addcdiv, addcmul)},
+    **{f.__name__: (f, "weight") for f in (lerp, lerp_)},
+}
+"""Methods of tensors that have an argument, of this name, that may be a tensor of one element."""
+
+
+_RETURNS_FIRST_LIST = torch._foreach_mul_([torch.empty(0, device="cpu")], 1.0) is not None  # newer versions of torch
 
 
 def foreach_with_tensor_(
     name: str, self: Sequence[Tensor], tensors1: Sequence[Tensor], tensors2: Sequence[Tensor], scalars: Tensor
-) -> None:
+) -> Any:
     """``addcdiv_`` and ``addcmul_`` on lists, with the values in a tensor."""
     for i, (x, a, b) in enumerate(zip(self, tensors1, tensors2)):
         getattr(x, name)(a, b, value=scalars[i])
+    return self if _RETURNS_FIRST_LIST else None
 
 
-def foreach_with_number(name: str, self: Sequence[Tensor], other: Any, **alpha: Any) -> list[Tensor]:
-    """An operation on lists with a number, or with a list and ``alpha``."""
-    if alpha:
-        return [getattr(x, name)(y, **alpha) for x, y in zip(self, other)]
-    return [getattr(x, name)(other) for x in self]
+def foreach_with_numbers(name: str, argument: str | None, number: Any, *lists: Sequence[Tensor]) -> list[Tensor]:
+    """An operation on lists with a number, or a list of them.
+
+    Args:
+        argument: the number's name in a call of the method; None: it is the last argument.
+    """
+    made = []
+    for i, operands in enumerate(zip(*lists)):
+        factor = number[i] if isinstance(number, (list, tuple)) else number
+        method = getattr(operands[0], name)
+        made.append(method(*operands[1:], factor) if argument is None else method(*operands[1:], **{argument: factor}))
+    return made
 
 
-def foreach_with_number_(name: str, self: Sequence[Tensor], other: Any, **alpha: Any) -> None:
-    foreach_with_number(name, self, other, **alpha)
+def foreach_with_numbers_(name: str, argument: str | None, number: Any, *lists: Sequence[Tensor]) -> Any:
+    foreach_with_numbers(name, argument, number, *lists)
+    return lists[0] if _RETURNS_FIRST_LIST else None

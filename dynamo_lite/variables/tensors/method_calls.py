@@ -15,9 +15,9 @@ from torch import Tensor
 from ...polyfills.optimizers import METHODS as WITH_NUMBERS
 from ...rules.table import Rule, breaks, handles, row
 from ...rules.torch_marks import setting
-from ..base import VariableTracker, unsupported
+from ..base import VariableTracker, realized, unsupported
 from ..constant import ConstantVariable
-from ..numbers.scalars import NUMBER_METHODS, number_in
+from ..numbers.scalars import NUMBER_METHODS, ScalarVariable, number_in
 from ..numbers.symbolic_ints import size_variable
 from .learned_elements import known_tensor, learn_or_refuse
 from .tensor import TensorVariable, is_unknown_number, record, record_method
@@ -78,22 +78,43 @@ for _name in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__")
     handles_method(getattr(Tensor, _name))(_as_number(_name))
 
 
-def _with_number(name: str, equivalent: Callable[..., Any]) -> Method:
-    """An operation whose ``alpha`` or ``value`` may be a number that only the running graph knows."""
+def _with_number(name: str, equivalent: Callable[..., Any], argument: str) -> Method:
+    """An operation that has an argument that may be a number that only the running graph knows."""
 
     def method(
         tx: Tracer, tensor: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker
     ) -> VariableTracker:
-        number = kwargs.get("alpha", kwargs.get("value")) if len(kwargs) == 1 else None
-        if number is not None and is_unknown_number(tx, number):
+        number = kwargs.get(argument) if len(kwargs) == 1 else None
+        if argument == "weight" and len(args) == 2 and not kwargs:
+            number = args[1]
+        if number is not None and is_unknown_number(tx, number) and _takes(tx, tensor, args, number, argument):
             return tx.call(tx.values.library_function(equivalent), [tensor, *args], kwargs)
         return record_method(tx, name, tensor, list(args), kwargs)
 
     return method
 
 
-for _name, _equivalent in WITH_NUMBERS.items():
-    handles_method(getattr(Tensor, _name))(_with_number(_name, _equivalent))
+def _takes(
+    tx: Tracer, tensor: TensorVariable, args: tuple[VariableTracker, ...], number: VariableTracker, argument: str
+) -> bool:
+    """Whether the equivalent computes what eager does: eager refuses fractions for integral tensors, and narrow types
+    are computed with a weight of a wider one."""
+    number = realized(tx, number)
+    others = [value.fake for value in (realized(tx, arg) for arg in args)
+              if isinstance(value, TensorVariable) and value is not number]
+    types = {fake.dtype for fake in (tensor.fake, *others)}
+    if argument == "weight":
+        return isinstance(number, ScalarVariable) and len(types) == 1 and types <= {torch.float32, torch.float64}
+    narrow = tensor.fake.dtype in (torch.float16, torch.bfloat16)
+    if narrow and argument == "alpha" and isinstance(number, ScalarVariable):
+        return False  # how torch rounds the product depends on how the tensors lie in memory; its own call knows
+    fraction = number.python_type() is float or (
+        isinstance(number, TensorVariable) and number.fake.is_floating_point())
+    return not fraction or any(dtype.is_floating_point or dtype.is_complex for dtype in types)
+
+
+for _name, (_equivalent, _argument) in WITH_NUMBERS.items():
+    handles_method(getattr(Tensor, _name))(_with_number(_name, _equivalent, _argument))
 
 
 # ---------------------------------------------------------------- sizes, strides, elements

@@ -10,8 +10,7 @@ Invariant: nothing of a count's value becomes part of a graph, so no step is com
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch.optim.optimizer import _get_value, _use_grad_for_differentiable
@@ -57,30 +56,71 @@ def _group(tx: Tracer, *args: VariableTracker) -> VariableTracker:
     return tx.call(tx.values.library_function(polyfills.group_tensors), list(args), {})
 
 
-def _foreach(packet: str, replacement: Any, takes: Callable[[Any, list[VariableTracker], Any], bool]) -> None:
-    """Calls of an operation on lists that `takes` become calls of the replacement, with the name of the operation."""
+class _ForeachCall(NamedTuple):
+    """How an operation on lists takes a number.
+
+    Args:
+        lists: so many tensor lists come first.
+        argument: the number's name in a call of the tensors' method; None: it comes last there.
+        keyword: its name here; None: it has none.
+        positional: whether it may stand behind the lists.
+    """
+
+    lists: int
+    argument: str | None
+    keyword: str | None
+    positional: bool
+
+
+_FOREACH: dict[str, tuple[_ForeachCall, ...]] = {
+    **{name: (_ForeachCall(1, None, "scalar", True), _ForeachCall(2, "alpha", "alpha", False))
+       for name in ("add", "sub")},
+    **{name: (_ForeachCall(1, None, "scalar", True),) for name in ("mul", "div")},
+    **{name: (_ForeachCall(3, "value", "value", True), _ForeachCall(3, "value", "scalars", True))
+       for name in ("addcmul", "addcdiv")},
+    "lerp": (_ForeachCall(2, None, "weight", True),),
+}
+
+
+def _foreach(name: str, end: str) -> None:
+    """Calls of an operation on lists with numbers that only the running graph knows are calls for each tensor; so are
+    those of `addcmul_` and `addcdiv_` with the numbers in a tensor."""
+    packet = name + end
     function = getattr(torch, f"_foreach_{packet}")
     plain = TorchFunctionVariable(function)
+    replacement = polyfills.foreach_with_numbers_ if end else polyfills.foreach_with_numbers
 
     @handles(function)
     def _call(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-        if takes(tx, list(args), kwargs):
-            return tx.call(tx.values.library_function(replacement), [ConstantVariable(packet), *args], kwargs)
+        if name.startswith("addc") and end and len(args) == 4 and not kwargs and isinstance(
+                realized(tx, args[3]), TensorVariable):
+            polyfill = tx.values.library_function(polyfills.foreach_with_tensor_)
+            return tx.call(polyfill, [ConstantVariable(packet), *args], kwargs)
+        for form in _FOREACH[name]:
+            number = _number_of(form, args, kwargs)
+            if number is not None and _is_known_later(tx, number):
+                given = [ConstantVariable(packet), ConstantVariable(form.argument), number, *args[:form.lists]]
+                return tx.call(tx.values.library_function(replacement), given, {})
         return plain.record(tx, list(args), kwargs)
 
 
-def _with_tensor(tx: Tracer, args: list[VariableTracker], kwargs: Any) -> bool:
-    return len(args) == 4 and not kwargs and isinstance(realized(tx, args[3]), TensorVariable)
+def _number_of(
+    form: _ForeachCall, args: tuple[VariableTracker, ...], kwargs: dict[str, VariableTracker]
+) -> VariableTracker | None:
+    if form.positional and len(args) == form.lists + 1 and not kwargs:
+        return args[-1]
+    return kwargs[form.keyword] if len(args) == form.lists and form.keyword and set(kwargs) == {form.keyword} else None
 
 
-def _with_number(tx: Tracer, args: list[VariableTracker], kwargs: Any) -> bool:
-    if len(args) == 2 and set(kwargs) == {"alpha"}:
-        return is_unknown_number(tx, kwargs["alpha"])
-    return len(args) == 2 and not kwargs and isinstance(realized(tx, args[1]), ScalarVariable)
+def _is_known_later(tx: Tracer, number: VariableTracker) -> bool:
+    """Whether it is a number that only the running graph knows, or a list with such."""
+    number = realized(tx, number)
+    items = number.known_items()
+    if items is not None:
+        return any(isinstance(realized(tx, item), ScalarVariable) for item in items)
+    return isinstance(number, ScalarVariable) or is_unknown_number(tx, number)
 
 
-for _name in ("addcdiv_", "addcmul_"):
-    _foreach(_name, polyfills.foreach_with_tensor_, _with_tensor)
-for _name in ("add", "sub", "mul", "div"):
-    _foreach(_name, polyfills.foreach_with_number, _with_number)
-    _foreach(_name + "_", polyfills.foreach_with_number_, _with_number)
+for _name in _FOREACH:
+    _foreach(_name, "")
+    _foreach(_name, "_")

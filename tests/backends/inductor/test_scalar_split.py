@@ -6,6 +6,8 @@ import torch.nn.functional as F
 
 import dynamo_lite
 from dynamo_lite import config
+from dynamo_lite.backends.inductor.compile import inductor_lite
+from dynamo_lite.backends.inductor.scalar_split import compile_scalar_split
 
 
 @pytest.fixture(autouse=True)
@@ -194,3 +196,29 @@ def test_random_numbers_in_a_training_graph_that_is_cut(fn):
     counted = dynamo_lite.metrics()
     in_place = any("in place under autograd" in reason for reason in counted["fallbacks"])
     assert in_place == (fn is written_and_a_number) and counted["kernels"], counted
+
+
+def test_inputs_are_not_copied_where_they_are_written_last():
+    """A graph that may raise has its inputs copied, unless whatever may raise comes before its writes."""
+    asked = []
+
+    def backend(gm, inputs):
+        asked.append(compile_scalar_split(gm, lambda gm, inputs: inductor_lite(gm, inputs)).raises_before_writes)
+        return gm
+
+    @torch.no_grad()
+    def last(x, y, n):
+        x.add_(y, alpha=1 / n)
+
+    @torch.no_grad()
+    def between(x, y, n):
+        x.add_(y, alpha=n)
+        return y * x.sum().item()
+
+    for fn, want in ((last, True), (between, False)):
+        dynamo_lite.reset()
+        with config.patch(capture_scalar_outputs=True):
+            compiled = dynamo_lite.compile(fn, backend=backend)
+            for n in (2.5, 3.5):
+                compiled(torch.ones(3), torch.ones(3), n)
+        assert asked.pop() is want

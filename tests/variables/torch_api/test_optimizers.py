@@ -261,3 +261,68 @@ def test_a_line_search_runs_in_python_and_its_closure_compiled(search):
         results.append([*losses, *(p.tolist() for p in model.parameters())])
     assert results[0] == results[1]
     assert dynamo_lite.metrics()["graphs"] - before == 2  # the closure without gradients, and with them
+
+
+LISTS = {
+    "lerp_": lambda p, g, z, n: torch._foreach_lerp_(p, g, weight=n),
+    "lerp_ positional": lambda p, g, z, n: torch._foreach_lerp_(p, g, n),
+    "lerp": lambda p, g, z, n: torch._foreach_lerp(p, g, n),
+    "addcmul_": lambda p, g, z, n: torch._foreach_addcmul_(p, g, z, value=n),
+    "addcmul": lambda p, g, z, n: torch._foreach_addcmul(p, g, z, n),
+    "addcdiv_ numbers": lambda p, g, z, n: torch._foreach_addcdiv_(p, g, z, [n, 0.5, n * 2]),
+    "addcdiv keyword": lambda p, g, z, n: torch._foreach_addcdiv(p, g, z, scalars=[n, 0.5, n * 2]),
+    "mul_ numbers": lambda p, g, z, n: torch._foreach_mul_(p, [n, 2, -n]),
+    "add alpha": lambda p, g, z, n: torch._foreach_add(p, g, alpha=-n),
+    "sub_ alpha": lambda p, g, z, n: torch._foreach_sub_(p, g, alpha=n),
+    "div": lambda p, g, z, n: torch._foreach_div(p, n),
+    "methods": lambda p, g, z, n: [x.lerp_(y, n).addcmul_(y, w, value=n).lerp(w, weight=n) for x, y, w in zip(p, g, z)],
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("name", LISTS)
+def test_steps_written_by_hand_with_numbers_that_change(name, dtype):
+    dynamo_lite.reset()
+    dynamo_lite.reset_metrics()
+
+    @torch.no_grad()
+    def step(p, g, z, n):
+        made = LISTS[name](p, g, z, n)
+        return [made] if isinstance(made, torch.Tensor) else list(made or ())
+
+    compiled = dynamo_lite.compile(step, fullgraph=True)
+    for k in range(5):
+        torch.manual_seed(k)
+        lists = [[torch.rand(shape, dtype=dtype) + 0.5 for shape in ((3, 2), (5,), ())] for _ in range(3)]
+        theirs = copy.deepcopy(lists)
+        for x in (*lists[0], *theirs[0]):
+            x.requires_grad_()
+        n = 0.3 + 0.15 * k
+        got, want = compiled(*lists, n), step(*theirs, n)
+        torch.testing.assert_close(got, want)
+        torch.testing.assert_close(lists, theirs)
+    counted = dynamo_lite.metrics()
+    assert counted["graphs"] <= 2 and not counted["fallbacks"], counted
+
+
+@pytest.mark.parametrize("call", [
+    lambda x, y, n: x.add_(y, alpha=n), lambda x, y, n: x.addcmul_(y, y, value=n), lambda x, y, n: x.lerp_(y, n),
+    lambda x, y, n: torch._foreach_add_([x], [y], alpha=n),
+])
+def test_numbers_that_eager_refuses(call):
+    """Fractions for integral tensors."""
+    dynamo_lite.reset()
+    compiled = dynamo_lite.compile(call, backend="eager")
+    for n in (0.5, 0.25, 0.75):
+        x, y = torch.arange(4), torch.arange(4)
+        try:
+            want = call(x.clone(), y, n)
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=str(error).split("\n")[0][:20]):
+                compiled(x, y, n)
+            assert x.tolist() == [0, 1, 2, 3]
+        else:
+            mine = x.clone()
+            compiled(mine, y, n)
+            call(x, y, n)
+            assert torch.equal(mine, x), want
