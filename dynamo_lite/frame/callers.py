@@ -8,6 +8,7 @@ don't use up its limit. Invariant: a copy does what the original does, at the sa
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import types
 import weakref
@@ -108,11 +109,32 @@ def _copy(function: Any, structure: Hashable) -> types.FunctionType:
     key = function, structure
     known = _copies.get(key)
     if known is None:
+        code = function.__code__
+        # Functions of other structures are others in the next process, too (``kept_sizes``): their code says so.
+        code = code.replace(co_consts=(*code.co_consts, f"for objects of {_digest(structure)}"))
         known = types.FunctionType(
-            function.__code__.replace(), function.__globals__, function.__name__, function.__defaults__,
+            code, function.__globals__, function.__name__, function.__defaults__,
             function.__closure__,
         )
         known.__kwdefaults__ = function.__kwdefaults__
         known.__qualname__, known.__module__ = function.__qualname__, function.__module__
         _copies[key] = known
     return known
+
+
+def _digest(structure: Hashable) -> str:
+    """The same for the same structure in every process."""
+    digest = hashlib.sha256()
+    pending: list[Any] = [structure]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, tuple):
+            pending += (*part, len(part))
+        elif isinstance(part, type):
+            digest.update(f"{part.__module__}.{part.__qualname__};".encode("utf-8", "surrogatepass"))
+        elif isinstance(part, types.CodeType):
+            digest.update(f"{part.co_filename}:{part.co_qualname}:{part.co_firstlineno};".encode(
+                "utf-8", "surrogatepass"))
+        else:
+            digest.update(f"{part!r};".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()[:32]

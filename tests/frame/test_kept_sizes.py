@@ -137,6 +137,34 @@ def test_other_functions_and_edited_ones_know_nothing():
     assert anew(made(1), *calls) == (1, 0)
 
 
+def test_what_one_module_has_met_is_no_other_modules():
+    """All modules are called by the same lines."""
+    def made(width):
+        return torch.nn.Sequential(torch.nn.Linear(4, width), torch.nn.ReLU())
+
+    calls = [(torch.randn(k, 4),) for k in (3, 5)]
+    with torch.no_grad():
+        assert anew(made(6), *calls) == (2, 1)
+        assert anew(made(7), *calls) == (2, 1)
+        assert anew(torch.nn.Linear(4, 6), *calls) == (2, 1)
+        assert anew(made(6), *calls) == (1, 0)
+
+
+def test_what_one_optimizer_has_met_is_no_other_optimizers():
+    def steps(width):
+        dynamo_lite.reset()
+        log.reset_counters()
+        p = torch.randn(width, requires_grad=True)
+        optimizer = torch.optim.SGD([p], lr=1.0)
+        step = dynamo_lite.compile(optimizer.step)
+        for rate in (1.0, 0.5, 0.25):
+            p.grad, optimizer.param_groups[0]["lr"] = torch.ones(width), rate
+            step()
+        return log.counters()["graphs"]
+
+    assert [steps(width) for width in (3, 4, 3)] == [2, 2, 1]
+
+
 def test_a_backend_that_keeps_nothing_learns_from_its_own_calls_alone():
     calls = [(torch.randn(k, 4),) for k in (3, 5)]
     assert anew(rows, *calls) == (2, 1)
