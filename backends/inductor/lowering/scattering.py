@@ -19,7 +19,7 @@ from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.lowering.creation import filled
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
-from dynamo_lite.backends.inductor.lowering.indexing import INDEX_DTYPES, indexed_places, place_of
+from dynamo_lite.backends.inductor.lowering.indexing import INDEX_DTYPES, indexed_places, is_empty, place_of
 from dynamo_lite.backends.inductor.lowering.values import (
     Number,
     TensorValue,
@@ -38,6 +38,11 @@ aten = torch.ops.aten
 
 def _fixed(*values: TensorValue) -> bool:
     return all(isinstance(n, int) and n for x in values for n in x.shape)
+
+
+def _are_equal(g: GraphLowering, a: Sequence[ix.Index], b: Sequence[ix.Index]) -> bool:
+    """Whether two shapes are one in every call, because of guards if need be; eager raises where they are not."""
+    return len(a) == len(b) and all(n == m or g.sizes.at_most(n, m) and g.sizes.at_most(m, n) for n, m in zip(a, b))
 
 
 def written(
@@ -63,15 +68,15 @@ def _can_add(x: TensorValue) -> bool:
 
 # ---------------------------------------------------------------- along one dimension
 def _scatter(g: GraphLowering, x: TensorValue, dim: int, index: TensorValue, src: Any, add: bool | str) -> Any:
-    if not x.ndim or index.ndim != x.ndim or not _fixed(x, index) or index.dtype is not torch.int64:
+    if not x.ndim or index.ndim != x.ndim or is_empty(x, index) or index.dtype is not torch.int64:
         return NotImplemented
     dim = wrap(dim, x.ndim)
     size = x.shape[dim]
-    if size == 1 or add and not _can_add(x):
+    if is_size(size, 1) or add and not _can_add(x):
         return NotImplemented
     places = list(shape_vars(index.shape))
     if isinstance(src, TensorValue):
-        if src.dtype is not x.dtype or not _fixed(src):
+        if src.dtype is not x.dtype or is_empty(src):
             return NotImplemented
         value = reindexed(g.ops, src, places)
     else:
@@ -153,18 +158,20 @@ def _by_slices(
     wraps: bool, error: type[Exception], message: str,
 ) -> Any:
     """Writes whole slices: slice ``k`` of the source to where element ``k`` of the index says."""
-    if not x.ndim or index.ndim > 1 or not _fixed(x, index) or index.dtype is not torch.int64:
+    if not x.ndim or index.ndim > 1 or is_empty(x, index) or index.dtype is not torch.int64:
         return NotImplemented
     dim = wrap(dim, x.ndim)
     size = x.shape[dim]
-    if size == 1 or add and not _can_add(x):
+    if is_size(size, 1) or add and not _can_add(x):
         return NotImplemented
     flat = reshaped(g, index, (1,)) if not index.ndim else index
     shape = (*x.shape[:dim], flat.shape[0], *x.shape[dim + 1 :])
     places = list(shape_vars(shape))
     if isinstance(source, TensorValue):
-        if source.dtype is not x.dtype or source.shape != shape:
+        if source.dtype is not x.dtype or not _are_equal(g, source.shape, shape):
             return NotImplemented
+        shape = source.shape  # in the expressions that its loops have
+        places = list(shape_vars(shape))
         value = source.node
     else:
         value = g.ops.const(source, x.dtype)
@@ -209,7 +216,7 @@ def index_put(
     masked = _masked(g, self, indices, values) if not accumulate else None
     if masked is not None:
         return masked
-    if not _fixed(self, values, *(t for t in indices if t is not None)) or accumulate and not _can_add(self):
+    if is_empty(self, values, *(t for t in indices if t is not None)) or accumulate and not _can_add(self):
         return NotImplemented
     found = indexed_places(g, self, indices)
     if found is None:
@@ -248,9 +255,9 @@ def embedding_backward(
     """As eager, skips indices that are out of range. Adding zero to row 0 instead changes nothing: no sum is -0."""
     if scale_grad_by_freq or grad_output.dtype in HALF or indices.dtype not in INDEX_DTYPES:
         return NotImplemented
-    if not _fixed(grad_output, indices):
+    if is_empty(grad_output, indices):
         return NotImplemented
-    if not isinstance(num_weights, int) or num_weights < 2 or grad_output.ndim != indices.ndim + 1:
+    if isinstance(num_weights, int) and num_weights < 2 or grad_output.ndim != indices.ndim + 1:
         return NotImplemented
     shape = grad_output.shape
     variables = shape_vars(shape)

@@ -252,3 +252,75 @@ def test_values_that_do_not_fit():
             except RuntimeError as e:
                 got = str(e)
             assert torch.equal(got, want) if isinstance(want, torch.Tensor) else got == want
+
+
+def _picked(n, *shape):
+    return torch.randint(0, n, shape)
+
+
+_EMBEDDINGS = torch.nn.Embedding(12, 6, padding_idx=2)
+SYMBOLIC = {
+    "index_add": (lambda n: (torch.randn(7, 5), _picked(7, n), torch.randn(n, 5)), lambda x, i, s: x.index_add(0, i, s)),
+    "index_add inside": (lambda n: (torch.randn(3, 7, 5), _picked(7, n), torch.randn(3, n, 5)),
+                         lambda x, i, s: (x + 1).index_add(1, i, s * 2)),
+    "index_add batch": (lambda n: (torch.randn(n, 7, 5), _picked(7, 4), torch.randn(n, 4, 5)),
+                        lambda x, i, s: x.index_add(1, i, s)),
+    "index_copy": (lambda n: (torch.randn(40, 5), torch.randperm(40)[:n], torch.randn(n, 5)),
+                   lambda x, i, s: x.index_copy(0, i, s)),
+    "index_fill": (lambda n: (torch.randn(n, 5), _picked(5, 4)), lambda x, i: x.index_fill(1, i - 1, 3.0)),
+    "scatter_add": (lambda n: (torch.randn(n, 9), _picked(9, n, 4), torch.randn(n, 4)),
+                    lambda x, i, s: x.scatter_add(1, i, s)),
+    "scatter_add rows": (lambda n: (torch.randn(9, 4), _picked(9, n, 4), torch.randn(n, 4)),
+                         lambda x, i, s: x.scatter_add(0, i, s)),
+    "mean": (lambda n: (torch.randn(9, 4), _picked(9, n, 4), torch.randn(n, 4)),
+             lambda x, i, s: x.scatter_reduce(0, i, s, "mean", include_self=False)),
+    "amax": (lambda n: (torch.randn(n, 9), _picked(9, n, 4), torch.randn(n, 4)),
+             lambda x, i, s: x.scatter_reduce(1, i, s, "amax")),
+    "one_hot": (lambda n: (_picked(12, n),), lambda i: F.one_hot(i, 12).float().sum(0)),
+    "index_put": (lambda n: (torch.randn(9, 4), _picked(9, n) - 4, torch.randn(n, 4)),
+                  lambda x, i, s: x.index_put((i,), s, accumulate=True)),
+    "index_put pair": (lambda n: (torch.randn(n, 9, 4), _picked(9, n) - 4, torch.randn(n, 4)),
+                       lambda x, i, s: x.index_put((torch.arange(x.shape[0]), i), s, accumulate=True)),
+    "embedding": (lambda n: (_picked(12, 3, n),), lambda i: _EMBEDDINGS(i).square().sum((0, 1))),
+    "gather": (lambda n: (torch.randn(n, 6).requires_grad_(), _picked(6, n, 3)), lambda w, i: w.gather(1, i).square()),
+    "rows": (lambda n: (torch.randn(11, 6).requires_grad_(), _picked(11, n)), lambda w, i: w[i].square()),
+    "chosen": (lambda n: (torch.randn(20, 6), torch.rand(20) < n / 15),
+               lambda x, m: x.clone().index_add_(0, m.nonzero().squeeze(-1), x[m] * 2)),
+}
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_symbolic_sizes(name):
+    """Kernels for all sizes, and none of them the library's."""
+    make, fn = SYMBOLIC[name]
+    dynamo_lite.reset()
+    dynamo_lite.reset_metrics()
+    compiled = dynamo_lite.compile(fn, dynamic=True)
+    for n in (5, 8, 3, 13, 2, 0, 1):
+        if n == 0:  # what follows has graphs of its own
+            counted = dynamo_lite.metrics()
+        torch.manual_seed(n)
+        mine = make(n)
+        theirs = [t.detach().clone().requires_grad_(t.requires_grad) for t in mine]
+        got, want = compiled(*mine), fn(*theirs)
+        torch.testing.assert_close(got, want)
+        assert got.stride() == want.stride()
+        if want.requires_grad and want.numel():
+            leaves = [(a, b) for a, b in zip(mine, theirs) if a.requires_grad] or [
+                (_EMBEDDINGS.weight, _EMBEDDINGS.weight)]
+            for a, b in leaves:
+                torch.testing.assert_close(torch.autograd.grad(got.sum(), a), torch.autograd.grad(want.sum(), b))
+    assert not counted["library_calls"] and not counted["fallbacks"], counted
+
+
+def test_symbolic_sizes_that_eager_refuses():
+    compiled = dynamo_lite.compile(lambda x, i, s: x.index_add(0, i, s), dynamic=True)
+    x = torch.zeros(7, 5)
+    compiled(x, _picked(7, 4), torch.randn(4, 5))
+    for index, source in ((_picked(7, 4), torch.randn(6, 5)), (torch.tensor([1, 9, 2]), torch.randn(3, 5)),
+                          (torch.tensor([-1, 2, 2]), torch.randn(3, 5))):
+        with pytest.raises((RuntimeError, IndexError)) as eager:
+            x.index_add(0, index, source)
+        with pytest.raises(type(eager.value)) as ours:
+            compiled(x, index, source)
+        assert str(ours.value).split("\n")[0] == str(eager.value).split("\n")[0]
