@@ -82,8 +82,25 @@ def _scatter(g: GraphLowering, x: TensorValue, dim: int, index: TensorValue, src
     else:
         value = g.ops.const(src, x.dtype)
     message = f"index {{}} is out of bounds for dimension {dim} with size {size}"
+    if not add and g.is_read_on() and x.node.op == "const" and is_size(index.shape[dim], 1) and all(
+            n == m for d, (n, m) in enumerate(zip(index.shape, x.shape)) if d != dim):
+        return _at_one_place(g, x, dim, index, value, message)
     places[dim] = place_of(g, index.node, size, False, RuntimeError, message)
     return written(g, x, index.shape, places, value, add)
+
+
+def _at_one_place(
+    g: GraphLowering, x: TensorValue, dim: int, index: TensorValue, value: Node, message: str
+) -> TensorValue:
+    """A constant but for one element of each row, as in ``one_hot``: computed where it is read, by a comparison."""
+    row = [0 if d == dim else v for d, v in enumerate(shape_vars(x.shape))]
+    size = x.shape[dim]
+    place = g.ops.bounded(reindexed(g.ops, index, row), size, False, g.fault(RuntimeError, message))
+    if place.op != "const":
+        g.checked.append(place)
+    here = g.ops.op("eq", g.ops.index(dim_var(dim, size)), place)
+    node = g.ops.op("where", here, value, x.node)
+    return TensorValue(x.shape, x.dtype, node, device=x.device)
 
 
 @register_lowering(aten.scatter.src)

@@ -61,6 +61,7 @@ class WorkSharing:
     strip, copies: of windows, see ``Im2colPlanes``.
     decided: whether ``by_rows``, ``kept``, ``direct`` and ``group`` hold for all calls; the library decides if not.
     packing: what it costs to fill the planes of windows, in rows; for the library.
+    widest: columns of all panels side by side for which a slot has room; for the library.
     """
 
     by_rows: bool
@@ -74,6 +75,7 @@ class WorkSharing:
     copies: bool = False
     decided: bool = True
     packing: float = 0.0
+    widest: int = 0
 
     @property
     def elements(self) -> ix.Index:
@@ -116,7 +118,9 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         return WorkSharing(by_rows, threads, slot, strip=planes.strip, copies=planes.copies, decided=sized,
                            packing=planes.cost)
     if not sized:
-        return WorkSharing(False, threads, _largest_slot(contraction, info), chunk=chunk_depth(info), decided=False)
+        widest = _widest(contraction, info)
+        return WorkSharing(False, threads, _largest_slot(contraction, widest, info), chunk=chunk_depth(info),
+                           decided=False, widest=widest)
     group = _columns_at_once(contraction, info) // info.panel
     if not _packs_both(contraction, group * info.panel, info) and _is_direct(contraction, right, info):
         # What follows a 1x1 convolution goes through its results by channels as a rule, and finds them in the thread's
@@ -198,15 +202,26 @@ def _piece(rows: int, depth: int) -> int:
     return CHUNK_DEPTH if CHUNK_DEPTH + rows <= depth else depth
 
 
-def _largest_slot(contraction: Contraction, info: TargetInfo) -> ix.Index:
-    """What a thread needs of the workspace at most, whatever the library decides: a piece and the sums that are kept
-    are no more than the whole depth. Blocks of the left operand are packed for the widest panel."""
+def _widest(contraction: Contraction, info: TargetInfo) -> int:
+    """For how many columns a block of the left operand is packed at most, whatever sizes are symbols."""
+    cost, _ = _packing_left(contraction, info)
+    columns, depth = volume(contraction.columns), contraction.depth
+    most = math.ceil(cost / PACKING_SHARE)
+    if isinstance(depth, int):
+        most = min(most, info.near_panels // (4 * min(depth, CHUNK_DEPTH)))
+    if isinstance(columns, int):
+        most = min(most, columns)
+    return max(_rounded(most, info.panel), MAX_PANEL)
+
+
+def _largest_slot(contraction: Contraction, widest: int, info: TargetInfo) -> ix.Index:
+    """What a thread needs of the workspace at most, whatever the library decides, for so many columns side by side: a
+    piece and the sums that are kept are no more than the whole depth; rows that threads share are rounded up."""
     rows, depth = volume(contraction.rows), contraction.depth
     if isinstance(rows, int) and isinstance(depth, int):
         piece = _piece(rows, depth)
         depth = piece + rows if piece < depth else depth
-    block = _rounded(_left_block(info), MAX_PANEL) // MAX_PANEL + BLOCK
-    return ix.mul(ix.add(depth, 2 * MAX_LANES + block), MAX_PANEL)
+    return ix.add(ix.mul(ix.add(depth, BLOCK), widest), _rounded(MAX_LANES + _left_block(info), MAX_PANEL))
 
 
 def _by_rows(contraction: Contraction, threads: int, packing: float, info: TargetInfo, foreign: float = 1.0) -> bool:

@@ -254,13 +254,38 @@ def test_values_that_do_not_fit():
             assert torch.equal(got, want) if isinstance(want, torch.Tensor) else got == want
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bfloat16, torch.bool])
+def test_one_element_of_each_row(check_many, build, dtype):
+    """Into a constant that is computed with: a comparison where it is read, and no memory."""
+    i, rows = places(9, 5, 7, 1), numbers(5, 7, 3, dtype=dtype)
+
+    def base():
+        return torch.ones(5, 7, 9, dtype=dtype)
+
+    cases = [
+        ("value", lambda i: base().scatter(2, i, 3) * 2, [i]),
+        ("source", lambda i, s: base().scatter(-1, i, s) * 2, [i, rows]),
+        ("inside", lambda i: base().scatter(1, i.view(5, 1, 7)[:, :, :1].expand(5, 1, 9) % 7, 0) * 2, [i]),
+        ("sums", lambda i: (F.one_hot(i[..., 0], 9).sum((0, 1)), F.one_hot(i[..., 0], 9).float().mean((0, 1))),
+         [i]),
+    ]
+    check_many(cases)
+    out_of_bounds = i.clone()
+    out_of_bounds[2, 3] = 9
+    call = build(lambda i: base().scatter(2, i, 3)[:1] * 2, [i])
+    assert not any(kernel.stages[-1].ordered for kernel in call.program.steps if isinstance(kernel, Kernel))
+    with pytest.raises(RuntimeError, match="index 9 is out of bounds for dimension 2 with size 9"):
+        call.call(out_of_bounds)
+
+
 def _picked(n, *shape):
     return torch.randint(0, n, shape)
 
 
 _EMBEDDINGS = torch.nn.Embedding(12, 6, padding_idx=2)
 SYMBOLIC = {
-    "index_add": (lambda n: (torch.randn(7, 5), _picked(7, n), torch.randn(n, 5)), lambda x, i, s: x.index_add(0, i, s)),
+    "index_add": (lambda n: (torch.randn(7, 5), _picked(7, n), torch.randn(n, 5)),
+                  lambda x, i, s: x.index_add(0, i, s)),
     "index_add inside": (lambda n: (torch.randn(3, 7, 5), _picked(7, n), torch.randn(3, n, 5)),
                          lambda x, i, s: (x + 1).index_add(1, i, s * 2)),
     "index_add batch": (lambda n: (torch.randn(n, 7, 5), _picked(7, 4), torch.randn(n, 4, 5)),

@@ -34,6 +34,15 @@ static double share_of_rows(const Contraction& c, i64 threads, double left, doub
     const double cost = left > c.costs.far_left * (double)threads ? c.costs.far_read : 1.0;
     return cost * (least(units(units(c.rows, unit), threads) * unit, c.rows) + packing) / (c.rows + packing);
 }
+static i64 piece_of(const Contraction& c) { return chunk_depth + c.rows <= c.depth ? chunk_depth : c.depth; }
+// For how many panels a block of the left operand is packed, which costs so much and saves so much of each product; 0: it isn't.
+static i64 group_of(const Contraction& c, double cost, double saved) {
+    const i64 near = c.costs.near_panels / (4 * piece_of(c)), enough = (i64)__builtin_ceil(cost / c.costs.packing_share);
+    const i64 most = least(least(least(c.columns, enough), near > widest_panel ? near : widest_panel), c.widest);
+    if (saved * most <= cost) return 0;
+    const i64 panels = units(c.columns, panel);
+    return units(panels, units(panels, units(most, panel)));  // equal parts
+}
 static void decide(Contraction& c) {
     const i64 threads = c.slots;
     const double left = c.left.batch[0] || c.left.batch[1] || c.left.batch[2] ? 0 : (double)c.rows * c.depth * 4;
@@ -42,11 +51,12 @@ static void decide(Contraction& c) {
     if (!windows) {
         const bool streamed = c.left.depth == 1;
         const double cost = streamed ? c.costs.left_columns : c.costs.left_lines, saved = streamed ? c.costs.streamed_left : c.costs.strided_left;
-        const i64 columns = least(c.columns, widest_panel);
-        c.direct = saved <= cost / columns + c.costs.pack_lines / c.rows && is_direct(c);
-        if (!c.direct && saved * columns > cost) {
+        const i64 group = group_of(c, cost, saved), columns = group * panel;
+        const bool packs_both = group && saved > cost / columns + c.costs.pack_lines / c.rows;
+        c.direct = !packs_both && is_direct(c);
+        if (!c.direct && group) {
             const i64 all = c.columns * c.batches[0] * c.batches[1] * c.batches[2] / threads;
-            c.group = widest_panel / panel;
+            c.group = group;
             again = (1 + cost / least(all < panel ? panel : all, columns)) / (1 + cost / columns);
         }
         packing = c.direct ? 0 : c.right.line == 1 ? c.costs.pack_lines : c.costs.pack_columns;
@@ -81,7 +91,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
     const i64 across = (places + panel - 1) / panel, panels = batches * across;
     // Deep operands are packed and used up piece by piece, if the sums that are kept meanwhile take less.
     const bool listed = windows || c.direct;
-    const i64 piece = !listed && chunk_depth + c.rows <= c.depth ? chunk_depth : c.depth;
+    const i64 piece = listed ? c.depth : piece_of(c);
     const i64 packed = piece * panel + CL;
     const auto columns_of = [=](i64 p) { return (int)least(panel, places - p % across * panel); };
     // What a thread works with: where it packs or fills planes, where the panel begins, and where its steps of the depth are.

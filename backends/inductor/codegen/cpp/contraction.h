@@ -27,13 +27,15 @@ struct Contraction {
     float* workspace;
     i64 slot, kept;     // elements of it that each of them has; of how many rows it holds sums that are not done yet
     i64 group, chunk;   // a block of the left operand is packed for so many panels, so deep; 0: it is read where it is
+    i64 widest;         // if not decided: columns of all panels side by side for which the workspace has room
     const float* result;  // where epilogue writes first, to be fetched ahead, or null; its strides
     i64 result_line, result_batch;
     // If not decided: of windows, what it costs to fill their planes, in rows; what else decides (scheduler/threads.py).
     double packing;
     struct Costs {
         double pack_lines, pack_columns, far_read, foreign_read, left_lines, left_columns, strided_left, streamed_left;
-        i64 far_left, near_pixels, near_lines[2][2];
+        i64 far_left, near_pixels, near_lines[2][2], near_panels;
+        double packing_share;
     } costs;
     i64 work;           // in products
     Seen* seen;         // what the threads of this place have taken, and those of all

@@ -19,6 +19,7 @@ from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
+from dynamo_lite.backends.inductor.scheduler.threads import PACKING_SHARE
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 # As in contraction.h.
@@ -68,7 +69,7 @@ class ContractionKernel(CppKernel):
         self.line(f"c.kept = {sharing.kept}, c.decided = {_bool(sharing.decided)};")
         self.line(f"c.group = {sharing.group}, c.chunk = {sharing.chunk};")
         if not sharing.decided:
-            self.line(f"c.packing = {sharing.packing!r};")
+            self.line(f"c.packing = {sharing.packing!r}, c.widest = {sharing.widest};")
             self._costs()
         products = " * ".join(f"({index_text(n, {})})" for n in (batches, rows, columns, c.depth))
         self.line(f"c.work = (i64){products}, c.threads = threads_for(c.work, {self.grain});")
@@ -89,7 +90,7 @@ class ContractionKernel(CppKernel):
                    own.strided_left, own.streamed_left)
         text = ", ".join(map(repr, numbers))
         self.line(f"c.costs = {{{text}, {info.far_left}, {info.near_pixels}, {{{{{period}, {places}}}, "
-                  f"{{{cache_period}, {ways}}}}}}};")
+                  f"{{{cache_period}, {ways}}}}}, {info.near_panels}, {PACKING_SHARE!r}}};")
 
     def _least(self, awake: bool) -> int:
         # A depthwise convolution's product loads what it multiplies, as an operation on elements does.
