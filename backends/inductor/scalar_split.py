@@ -199,8 +199,9 @@ def _check(gm: GraphModule, cut: bool) -> None:
         if node.op.startswith("call_") and value is None and node.target is not operator.setitem:
             raise CannotCut(f"{_name(node)} changes torch's state")
         changes |= _writes_operands(node)
-        # A leaf that requires grad is an input, which may be changed where gradients are off.
-        trains |= isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf
+        # A leaf is an input, which may be changed where gradients are off.
+        trains |= node.op != "placeholder" and isinstance(value, torch.Tensor) and value.requires_grad and (
+            not value.is_leaf)
     if changes and trains:
         raise CannotCut("it changes tensors in place under autograd")
 
@@ -233,7 +234,7 @@ def _writes_last(steps: list[list[Node] | Node], inputs: list[Node]) -> bool:
         if written and nodes[0].target is not _GRADIENTS and nodes[0].target not in _MODES:
             return False
         if _writes_inputs(nodes, inputs):
-            if not isinstance(step, list):
+            if not isinstance(step, list) or _sizes_used_later(step):
                 return False
             written = True
     return True

@@ -98,7 +98,7 @@ def _foreach(name: str, end: str) -> None:
             return tx.call(polyfill, [ConstantVariable(packet), *args], kwargs)
         for form in _FOREACH[name]:
             number = _number_of(form, args, kwargs)
-            if number is not None and _is_known_later(tx, number):
+            if number is not None and _is_known_later(tx, number) and _are_as_many(tx, number, args[:form.lists]):
                 given = [ConstantVariable(packet), ConstantVariable(form.argument), number, *args[:form.lists]]
                 return tx.call(tx.values.library_function(replacement), given, {})
         return plain.record(tx, list(args), kwargs)
@@ -119,6 +119,14 @@ def _is_known_later(tx: Tracer, number: VariableTracker) -> bool:
     if items is not None:
         return any(isinstance(realized(tx, item), ScalarVariable) for item in items)
     return isinstance(number, ScalarVariable) or is_unknown_number(tx, number)
+
+
+def _are_as_many(tx: Tracer, number: VariableTracker, lists: tuple[VariableTracker, ...]) -> bool:
+    """Whether there are as many of each; torch refuses others, and empty lists."""
+    found = [realized(tx, each).known_items() for each in lists]
+    numbers = realized(tx, number).known_items()
+    counts = {None if items is None else len(items) for items in (*found, numbers if numbers is not None else found[0])}
+    return len(counts) == 1 and not counts & {None, 0}
 
 
 for _name in _FOREACH:

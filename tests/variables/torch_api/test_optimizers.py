@@ -326,3 +326,19 @@ def test_numbers_that_eager_refuses(call):
             compiled(mine, y, n)
             call(x, y, n)
             assert torch.equal(mine, x), want
+
+
+@pytest.mark.parametrize("call", [
+    lambda x, n: torch._foreach_add_([x, x], [x], alpha=n), lambda x, n: torch._foreach_mul_([x], [n, n]),
+    lambda x, n: torch._foreach_lerp_([x], [x, x], n), lambda x, n: torch._foreach_addcmul_([], [], [], value=n),
+])
+def test_lists_that_eager_refuses(call):
+    dynamo_lite.reset()
+    compiled = dynamo_lite.compile(call, backend="eager")
+    for n in (0.5, 0.25, 0.75):
+        x = torch.ones(3)
+        with pytest.raises(RuntimeError) as theirs:
+            call(x, n)
+        with pytest.raises(RuntimeError) as ours:
+            compiled(x, n)
+        assert str(ours.value).split("\n")[0] == str(theirs.value).split("\n")[0] and x.tolist() == [1, 1, 1]
