@@ -34,6 +34,10 @@ class NotKnown(Exception):
     """A rule does not cover this call."""
 
 
+class _OutOfOrder(Exception):
+    """An elementwise result of these operands and this shape, whose dimensions may lie in another order."""
+
+
 def told(number: Any) -> Index:
     """The expression of a size; NotKnown if it has none."""
     if type(number) is int:
@@ -99,11 +103,11 @@ def new(mode: Any, sizes: Sequence[Any], dtype: torch.dtype, device: Any, stride
 
 
 # ---------------------------------------------------------------- layouts
-def _in_order(env: Environment, x: torch.Tensor, sizes: Sizes, shape: Sizes) -> bool:
+def _in_order(env: Environment, sizes: Sizes, strides: Sizes, shape: Sizes) -> bool:
     """Whether an operand leaves the dimensions of an elementwise result in order, as ``TensorIterator`` orders them:
     its strides grow from the last dimension to the first, leaving out those that it is broadcast along."""
     before: tuple[Index, Index] | None = None
-    for size, stride, target in zip(reversed(sizes), reversed(strides_of(x)), reversed(shape)):
+    for size, stride, target in zip(reversed(sizes), reversed(strides), reversed(shape)):
         if stride == 0 or size == 1 and exceeds(env, target, 1):
             continue
         if before is not None and not exceeds(env, stride, before[0]) and not (
@@ -111,6 +115,28 @@ def _in_order(env: Environment, x: torch.Tensor, sizes: Sizes, shape: Sizes) -> 
             return False
         before = stride, size
     return True
+
+
+def _in_order_of(expected: torch.Tensor, env: Environment, tensors: Sequence[torch.Tensor], out: Sizes) -> Sizes:
+    """The strides of an elementwise result whose dimensions do not lie in order (a transposed one): in the order of the
+    traced call, if the first operand settles it alone, or all operands agree and one of them does. The first one that
+    is not broadcast along two dimensions says which of these is the outer one."""
+    require(len(out) == expected.dim())
+    found = expected.stride()
+    order = sorted(range(len(out)), key=lambda d: -found[d])
+    settled = False
+    for x in tensors:
+        missing = len(out) - x.dim()
+        sizes, strides = (1,) * missing + sizes_of(x), (0,) * missing + strides_of(x)
+        require(_in_order(env, *(tuple(each[d] for d in order) for each in (sizes, strides, out))))
+        settled |= sizes == out and 0 not in strides
+        if settled and x is tensors[0]:
+            break
+    require(settled)
+    steps: list[Index] = [1] * len(out)
+    for outer, inner in zip(reversed(order[:-1]), reversed(order)):
+        steps[outer] = ints.mul(steps[inner], out[inner])
+    return tuple(steps)
 
 
 def _broadcast(shapes: Sequence[Sizes]) -> Sizes:
@@ -136,7 +162,8 @@ def _elementwise(env: Environment, *args: Any, **kwargs: Any) -> list[Sizes]:
     tensors = _operands(args, kwargs)
     shapes = [sizes_of(x) for x in tensors]
     out = _broadcast(shapes)
-    require(all(_in_order(env, x, shape, out) for x, shape in zip(tensors, shapes)))
+    if not all(_in_order(env, shape, strides_of(x), out) for x, shape in zip(tensors, shapes)):
+        raise _OutOfOrder(tensors, out)
     return [out]
 
 
@@ -156,7 +183,8 @@ def _same(env: Environment, x: torch.Tensor, *args: Any, **kwargs: Any) -> list[
 def _copy(env: Environment, x: torch.Tensor, *args: Any, **kwargs: Any) -> list[Sizes]:
     if kwargs.get("memory_format") is torch.contiguous_format:
         return [sizes_of(x)]
-    return _same(env, x, **kwargs)
+    require(kwargs.get("memory_format") in _IN_ORDER)
+    return _elementwise(env, x)
 
 
 def _made(env: Environment, size: Sequence[Any], *args: Any, **kwargs: Any) -> list[Sizes]:
@@ -234,9 +262,18 @@ def _embedding(env: Environment, weight: torch.Tensor, at: torch.Tensor, *_: Any
     return [(*sizes_of(at), width)]
 
 
+def _is_channels_first(env: Environment, x: torch.Tensor) -> bool:
+    """Whether torch does not take a tensor for one whose channels come last: of images, the last stride is below that
+    of the channels, or the tensor is contiguous."""
+    strides = strides_of(x)
+    return len(strides) not in (4, 5) or exceeds(env, strides[1], strides[-1]) or strides == dense(sizes_of(x))
+
+
 def _cat(env: Environment, tensors: Sequence[torch.Tensor], dim: int = 0) -> list[Sizes]:
-    shapes = [contiguous(x) for x in tensors]
+    """Tensors of one dimension without elements count for nothing, as in empty caches."""
+    shapes = [shape for shape in map(sizes_of, tensors) if shape != (0,)]
     require(bool(shapes) and bool(shapes[0]) and all(len(s) == len(shapes[0]) for s in shapes))
+    require(all(_is_channels_first(env, x) for x in tensors))
     at = dim % len(shapes[0])
     for shape in shapes:
         require(all(exceeds(env, n, 0) for n in shape))
@@ -250,7 +287,7 @@ def _index(env: Environment, x: torch.Tensor, indices: Sequence[Any]) -> list[Si
     require(all(isinstance(i, torch.Tensor) and i.dtype in (torch.int64, torch.int32) for i in indices))
     shapes = [sizes_of(i) for i in indices]
     at = _broadcast(shapes)
-    require(all(_in_order(env, i, shape, at) for i, shape in zip(indices, shapes)))
+    require(all(_in_order(env, shape, strides_of(i), at) for i, shape in zip(indices, shapes)))
     return [(*at, *sizes[len(indices):])]
 
 
@@ -308,8 +345,13 @@ def result(mode: Any, expected: Any, func: Any, args: Sequence[Any], kwargs: dic
     if rule is None or not isinstance(parts, tuple) or not all(isinstance(p, torch.Tensor) for p in parts):
         return NotImplemented
     env: Environment = mode.env
+    layout: Sizes | None = None
     try:
-        found = rule(env, *args, **kwargs)
+        try:
+            found = rule(env, *args, **kwargs)
+        except _OutOfOrder as error:
+            tensors, out = error.args
+            found, layout = [out], _in_order_of(parts[0], env, tensors, out)
     except (NotKnown, TypeError, ValueError):  # other arguments than the rule takes are torch's to judge
         return NotImplemented
     if rule is _written:
@@ -318,7 +360,7 @@ def result(mode: Any, expected: Any, func: Any, args: Sequence[Any], kwargs: dic
         return NotImplemented
     made = []
     for sizes, part in zip(found, parts):
-        strides = dense(sizes)
+        strides = dense(sizes) if layout is None else layout
         if tuple(map(env.value, sizes)) != tuple(part.shape) or tuple(map(env.value, strides)) != part.stride():
             return NotImplemented
         if not all(exceeds(env, n, 0) for n in sizes[1:]) or not all(map(env.is_computable, (*sizes, *strides))):

@@ -13,6 +13,18 @@ import dynamo_lite
 from dynamo_lite.fake import plain_results, plain_views
 from dynamo_lite.fake.mode import TraceFakeMode
 
+
+def _in_all_orders(a: torch.Tensor, b: torch.Tensor) -> Any:
+    return (a + b, b + a, torch.where(a > 0, b, a), -a, a.clone(), a[..., 1:] + b[..., 1:], b[..., 1:] * a[..., 1:],
+            a * b[:1], b[:1] * a, a + b[..., :1], b[:, :1] + a, torch.lerp(b, a, 0.5), a.double(), a[:, ::2] * 2,
+            torch.addcmul(a, b, a), (a > b).float(), a.clamp(min=b))
+
+
+def _rotated(q: torch.Tensor) -> Any:
+    turned = torch.cat((-q[..., 2:], q[..., :2]), -1)
+    return q * q.contiguous() + turned, torch.cat([torch.empty(0), q], -2), torch.cat([q, turned], -2)
+
+
 SIZES = (6, 8, 3, 5, 2, 11)
 WEIGHT, BIAS, TABLE = torch.randn(12, 4), torch.randn(12), torch.randn(9, 5)
 FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -40,6 +52,18 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
         x[torch.arange(x.shape[0])[:, None], torch.arange(x.shape[1])], x[:, x[0, :, 0].argsort()],
         x[0][x[0, :, 0].argsort()[:, None], torch.arange(3)[None]], x[torch.zeros(2, 1, dtype=torch.long)]),
     "joined": lambda x: (torch.cat([x, x, x[:, :1]], 1), torch.cat([x.mT, x.mT], -1), torch.stack([x, x])),
+    "transposed": lambda x: _in_all_orders(x.mT, x.reshape(x.shape[0], 3, -1)),
+    "transposed inside": lambda x: _in_all_orders(
+        x.repeat(1, 1, 4).view(*x.shape, 4).transpose(1, 2), x.repeat(1, 1, 4).view(x.shape[0], 3, -1, 4)),
+    "reversed": lambda x: _in_all_orders(x.permute(2, 1, 0), x.reshape(3, -1, x.shape[0])),
+    "channels last": lambda x: _in_all_orders(
+        x.repeat(1, 1, 4).view(*x.shape, 4).permute(0, 3, 1, 2), x.repeat(1, 1, 4).view(x.shape[0], 4, -1, 3)),
+    "rotated": lambda x: _rotated(x.repeat(1, 1, 4).view(*x.shape, 4).transpose(1, 2)),
+    "joined in other orders": lambda x: (
+        torch.cat([x.permute(0, 2, 1)[..., None], x.permute(0, 2, 1)[..., None]], 3), torch.cat([x.t()] * 2)
+        if x.dim() == 2 else torch.cat([x.permute(2, 0, 1)] * 2), torch.cat([torch.empty(0), x.mT, x.mT[:, :1]], 1),
+        torch.cat([x[..., None, None].permute(0, 4, 1, 2, 3)] * 2, 1),
+        torch.cat([x.repeat(1, 1, 4).view(*x.shape, 4).permute(0, 3, 1, 2)] * 2, 1)),
     "views": lambda x: (
         x.view(-1), x.reshape(-1, 3), x.view(*x.shape[:2], 3, 1), x.mT.reshape(x.shape[0], -1), x[:, :, :2].view(
             x.shape[0], x.shape[1], 2, 1).transpose(1, 2), x.unsqueeze(0).squeeze(0)[0].t(), x[:, 1], x[..., -1]),
@@ -63,14 +87,15 @@ def test_layouts_are_those_of_eager_in_one_graph(name: str) -> None:
         for got, expected in zip(_parts(compiled(x)), _parts(fn(x)), strict=True):
             torch.testing.assert_close(got, expected)
             assert got.stride() == expected.stride()
-    # 2 rows are broadcast to no others; a border between sizes may lie there, as in torch.
-    assert dynamo_lite.metrics()["graphs"] - before <= 2
+    # 2 rows are broadcast to no others; a border between sizes may lie there, as in torch, or where strides are equal.
+    assert dynamo_lite.metrics()["graphs"] - before <= (3 if name in ("reversed", "channels last") else 2)
 
 
-def _symbolic(*sizes: Any) -> tuple[Any, ...]:
+def _symbolic(*sizes: Any, least: int = 2) -> tuple[Any, ...]:
     mode = TraceFakeMode()
     env = mode.symbols()
-    symbols = {n: env.new(n, 7 + at, 2) for at, n in enumerate(dict.fromkeys(n for s in sizes for n in s if n != 1))}
+    names = dict.fromkeys(n for s in sizes for n in s if n != 1)
+    symbols = {n: env.new(n, 7 + at, least) for at, n in enumerate(names)}
     return mode, env, [plain_results.new(mode, [symbols.get(n, 1) for n in s], torch.float32, "cpu") for s in sizes]
 
 
@@ -87,13 +112,18 @@ def test_nothing_is_decided_about_sizes_that_may_differ() -> None:
     assert not env.decisions
 
 
-def test_the_order_of_columns_is_left_to_torch() -> None:
-    mode, env, (x,) = _symbolic("ab")
+@pytest.mark.parametrize("least", [1, 2])
+def test_the_order_of_columns_is_left_to_torch_where_there_may_be_one_row(least: int) -> None:
+    mode, env, (x,) = _symbolic("ab", least=least)
     with TraceFakeMode():
         expected = torch.empty(7, 8).t().neg()
     columns = plain_views.view_of(mode, x, *(tuple(map(plain_results.told, n)) for n in (
         reversed(x.shape), reversed(x.stride()))), 0)
-    assert plain_results.result(mode, expected, torch.ops.aten.neg.default, (columns,), {}) is NotImplemented
+    found = plain_results.result(mode, expected, torch.ops.aten.neg.default, (columns,), {})
+    if least == 1:
+        assert found is NotImplemented
+    else:
+        assert found.shape == columns.shape and found.stride() == columns.stride()
     assert not env.decisions
 
 
