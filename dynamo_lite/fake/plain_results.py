@@ -119,23 +119,41 @@ def _in_order(env: Environment, sizes: Sizes, strides: Sizes, shape: Sizes) -> b
 
 def _in_order_of(expected: torch.Tensor, env: Environment, tensors: Sequence[torch.Tensor], out: Sizes) -> Sizes:
     """The strides of an elementwise result whose dimensions do not lie in order (a transposed one): in the order of the
-    traced call, if the first operand settles it alone, or all operands agree and one of them does. The first one that
-    is not broadcast along two dimensions says which of these is the outer one."""
+    traced call, if that follows from the operands."""
     require(len(out) == expected.dim())
     found = expected.stride()
     order = sorted(range(len(out)), key=lambda d: -found[d])
-    settled = False
-    for x in tensors:
-        missing = len(out) - x.dim()
-        sizes, strides = (1,) * missing + sizes_of(x), (0,) * missing + strides_of(x)
-        require(_in_order(env, *(tuple(each[d] for d in order) for each in (sizes, strides, out))))
-        settled |= sizes == out and 0 not in strides
-        if settled and x is tensors[0]:
-            break
-    require(settled)
-    steps: list[Index] = [1] * len(out)
+    operands = [_broadcast_strides(env, x, out) for x in tensors]
+    require(all(_is_outer(env, operands, a, b) for at, a in enumerate(order) for b in order[at + 1:]))
+    return _dense_in(order, out)
+
+
+def _broadcast_strides(env: Environment, x: torch.Tensor, out: Sizes) -> Sizes:
+    """An operand's strides, 0 where it is broadcast."""
+    missing = len(out) - x.dim()
+    strides: list[Index] = [0] * missing
+    for size, stride, target in zip(sizes_of(x), strides_of(x), out[missing:]):
+        if size == 1 and target != 1:
+            require(exceeds(env, target, 1))
+            stride = 0
+        strides.append(stride)
+    return tuple(strides)
+
+
+def _is_outer(env: Environment, operands: Sequence[Sizes], a: int, b: int) -> bool:
+    """Whether one dimension becomes the outer one of two: the first operand that is broadcast along neither says so, or
+    else they stay as they are."""
+    for strides in operands:
+        if strides[a] != 0 and strides[b] != 0:
+            return exceeds(env, strides[a], strides[b])
+    return a < b
+
+
+def _dense_in(order: Sequence[int], sizes: Sizes) -> Sizes:
+    """The strides of a tensor without gaps, its dimensions from the outermost to the innermost one."""
+    steps: list[Index] = [1] * len(sizes)
     for outer, inner in zip(reversed(order[:-1]), reversed(order)):
-        steps[outer] = ints.mul(steps[inner], out[inner])
+        steps[outer] = ints.mul(steps[inner], sizes[inner])
     return tuple(steps)
 
 
@@ -282,16 +300,27 @@ def _cat(env: Environment, tensors: Sequence[torch.Tensor], dim: int = 0) -> lis
 
 
 def _index(env: Environment, x: torch.Tensor, indices: Sequence[Any]) -> list[Sizes]:
-    """By tensors of integers at the first dimensions."""
+    """By tensors of integers at dimensions that follow each other."""
     sizes = contiguous(x)
-    require(all(isinstance(i, torch.Tensor) and i.dtype in (torch.int64, torch.int32) for i in indices))
-    shapes = [sizes_of(i) for i in indices]
+    given = [d for d, i in enumerate(indices) if i is not None]
+    first, behind = given[0], given[-1] + 1
+    tensors = indices[first:behind]
+    require(all(isinstance(i, torch.Tensor) and i.dtype in (torch.int64, torch.int32) for i in tensors))
+    shapes = [sizes_of(i) for i in tensors]
     at = _broadcast(shapes)
-    require(all(_in_order(env, shape, strides_of(i), at) for i, shape in zip(indices, shapes)))
-    return [(*at, *sizes[len(indices):])]
+    require(all(_in_order(env, shape, strides_of(i), at) for i, shape in zip(tensors, shapes)))
+    return [(*sizes[:first], *at, *sizes[behind:])]
+
+
+def _attention(env: Environment, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any, **__: Any) -> list[Sizes]:
+    sizes = sizes_of(q)
+    require(len(sizes) == 4)
+    return [(*sizes[:3], sizes_of(v)[3]), sizes[:3]]
 
 
 Rule = Callable[..., list[Sizes]]
+# New tensors whose dimensions lie in an order that is the operator's own, whatever the operands and sizes.
+_OF_OWN_ORDER: frozenset[Rule] = frozenset({_attention})
 _NAMED: dict[Rule, tuple[str, ...]] = {
     _same: ("cumsum.default", "cumprod.default", "_softmax.default", "_log_softmax.default", "tril.default",
             "triu.default", "flip.default", "zeros_like.default", "ones_like.default", "empty_like.default",
@@ -308,7 +337,7 @@ _NAMED: dict[Rule, tuple[str, ...]] = {
     _layer_norm: ("native_layer_norm.default",),
     _batch_norm: ("native_batch_norm.default", "_native_batch_norm_legit.default", "_native_batch_norm_legit.no_stats"),
     _embedding: ("embedding.default",), _cat: ("cat.default",),
-    _index: ("index.Tensor",),
+    _index: ("index.Tensor",), _attention: ("_scaled_dot_product_flash_attention_for_cpu.default",),
 }
 RULES: dict[Any, Rule] = {}
 for _rule, _names in _NAMED.items():
@@ -361,6 +390,9 @@ def result(mode: Any, expected: Any, func: Any, args: Sequence[Any], kwargs: dic
     made = []
     for sizes, part in zip(found, parts):
         strides = dense(sizes) if layout is None else layout
+        if rule in _OF_OWN_ORDER:
+            order = part.stride()
+            strides = _dense_in(sorted(range(len(sizes)), key=lambda d: -order[d]), sizes)
         if tuple(map(env.value, sizes)) != tuple(part.shape) or tuple(map(env.value, strides)) != part.stride():
             return NotImplemented
         if not all(exceeds(env, n, 0) for n in sizes[1:]) or not all(map(env.is_computable, (*sizes, *strides))):

@@ -17,12 +17,19 @@ from dynamo_lite.fake.mode import TraceFakeMode
 def _in_all_orders(a: torch.Tensor, b: torch.Tensor) -> Any:
     return (a + b, b + a, torch.where(a > 0, b, a), -a, a.clone(), a[..., 1:] + b[..., 1:], b[..., 1:] * a[..., 1:],
             a * b[:1], b[:1] * a, a + b[..., :1], b[:, :1] + a, torch.lerp(b, a, 0.5), a.double(), a[:, ::2] * 2,
-            torch.addcmul(a, b, a), (a > b).float(), a.clamp(min=b))
+            torch.where(b[:, :1] > 0, a, 0.0), torch.where((b > 0).any(0), a[:1].as_strided(
+                a[:1].shape, (a.stride(-1), *a.stride()[1:])), b[:1]), torch.addcmul(a, b, a), (a > b).float(),
+            a.clamp(min=b))
 
 
 def _rotated(q: torch.Tensor) -> Any:
     turned = torch.cat((-q[..., 2:], q[..., :2]), -1)
     return q * q.contiguous() + turned, torch.cat([torch.empty(0), q], -2), torch.cat([q, turned], -2)
+
+
+def _attention(q: torch.Tensor) -> Any:
+    return F.scaled_dot_product_attention(q, q, q[..., :3]), F.scaled_dot_product_attention(
+        q[:, :, 1:], q.contiguous(), q, is_causal=True)
 
 
 SIZES = (6, 8, 3, 5, 2, 11)
@@ -50,6 +57,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "rows of a table": lambda x: (F.embedding(x.argsort(1), TABLE.repeat(2, 1)), TABLE[x.argmax(2)]),
     "indexed": lambda x: (
         x[torch.arange(x.shape[0])[:, None], torch.arange(x.shape[1])], x[:, x[0, :, 0].argsort()],
+        x[..., torch.tensor([2])], x[:, :, torch.tensor([[0, 2], [1, 1]])], x.mT[:, torch.tensor([1, 0])],
         x[0][x[0, :, 0].argsort()[:, None], torch.arange(3)[None]], x[torch.zeros(2, 1, dtype=torch.long)]),
     "joined": lambda x: (torch.cat([x, x, x[:, :1]], 1), torch.cat([x.mT, x.mT], -1), torch.stack([x, x])),
     "transposed": lambda x: _in_all_orders(x.mT, x.reshape(x.shape[0], 3, -1)),
@@ -64,6 +72,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
         if x.dim() == 2 else torch.cat([x.permute(2, 0, 1)] * 2), torch.cat([torch.empty(0), x.mT, x.mT[:, :1]], 1),
         torch.cat([x[..., None, None].permute(0, 4, 1, 2, 3)] * 2, 1),
         torch.cat([x.repeat(1, 1, 4).view(*x.shape, 4).permute(0, 3, 1, 2)] * 2, 1)),
+    "attention": lambda x: _attention(x.repeat(1, 1, 4).view(*x.shape, 4).transpose(1, 2)),
     "views": lambda x: (
         x.view(-1), x.reshape(-1, 3), x.view(*x.shape[:2], 3, 1), x.mT.reshape(x.shape[0], -1), x[:, :, :2].view(
             x.shape[0], x.shape[1], 2, 1).transpose(1, 2), x.unsqueeze(0).squeeze(0)[0].t(), x[:, 1], x[..., -1]),
