@@ -18,9 +18,11 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
+from ..bytecode.code_map import CodeMap
 from ..polyfills import call_module
 from ..rules import trace_rules
 
+_structures: CodeMap[Hashable] = CodeMap()
 _copies: weakref.WeakValueDictionary[Hashable, types.FunctionType] = weakref.WeakValueDictionary()
 
 
@@ -109,21 +111,23 @@ def _copy(function: Any, structure: Hashable) -> types.FunctionType:
     key = function, structure
     known = _copies.get(key)
     if known is None:
-        code = function.__code__
-        # Functions of other structures are others in the next process, too (``kept_sizes``): their code says so.
-        code = code.replace(co_consts=(*code.co_consts, f"for objects of {_digest(structure)}"))
+        # Equal to the original: rules that are looked up by code hold for it.
         known = types.FunctionType(
-            code, function.__globals__, function.__name__, function.__defaults__,
+            function.__code__.replace(), function.__globals__, function.__name__, function.__defaults__,
             function.__closure__,
         )
         known.__kwdefaults__ = function.__kwdefaults__
         known.__qualname__, known.__module__ = function.__qualname__, function.__module__
+        _structures.set(known.__code__, structure)
         _copies[key] = known
     return known
 
 
-def _digest(structure: Hashable) -> str:
-    """The same for the same structure in every process."""
+def structure_digest(code: types.CodeType) -> str:
+    """What tells the structure that a copy of a function is for from others, in all processes; empty for other code."""
+    structure = _structures.get(code)
+    if structure is None:
+        return ""
     digest = hashlib.sha256()
     pending: list[Any] = [structure]
     while pending:

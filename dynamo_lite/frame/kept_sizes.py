@@ -21,6 +21,7 @@ from .._eval_frame import GuardedCode
 from ..continuation.origins import resume_label
 from ..guards.source import PathKey
 from ..variables.tensors.symbolic_sizes import APART, FROM_ONE
+from .callers import structure_digest
 from .descriptions import where
 from .request import Frame, Settings, TraceRequest
 
@@ -122,7 +123,7 @@ def _key(frame: Frame) -> str:
     """What tells a function, or what is left of it after a break, from others in all processes."""
     digest = hashlib.sha256(b"%d" % _FORMAT)
     code = frame.user_code
-    for text in (code.co_filename, code.co_qualname, resume_label(frame.code)):
+    for text in (code.co_filename, code.co_qualname, resume_label(frame.code), structure_digest(code)):
         digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
     for part in {id(code): code, id(frame.code): frame.code}.values():
         _digest_code(digest, part)
