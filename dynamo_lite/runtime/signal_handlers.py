@@ -38,19 +38,23 @@ class Outside:
         self._functions = torch._C._len_torch_function_stack()
         self._subclasses = torch._C._is_torch_function_enabled()
         self._dispatch = torch._C._len_torch_dispatch_stack()
-        self._grad = torch.is_grad_enabled()
+        self._grad, self._inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """Inside, operations are as they were where this was made; afterwards as before."""
-        grad = torch.is_grad_enabled()
+        grad, changes = torch.is_grad_enabled(), torch.is_inference_mode_enabled() != self._inference
         dispatch = [torch._C._pop_torch_dispatch_stack(None)
                     for _ in range(torch._C._len_torch_dispatch_stack() - self._dispatch)]
         functions = [torch._C._pop_torch_function_stack()
                      for _ in range(torch._C._len_torch_function_stack() - self._functions)]
         try:
-            with torch._C._ForceDispatchKeyGuard(*self._keys), (
-                    torch._C._EnableTorchFunction() if self._subclasses else contextlib.nullcontext()):
+            with contextlib.ExitStack() as entered:
+                if changes:
+                    entered.enter_context(torch.inference_mode(self._inference))
+                entered.enter_context(torch._C._ForceDispatchKeyGuard(*self._keys))
+                if self._subclasses:
+                    entered.enter_context(torch._C._EnableTorchFunction())
                 torch._C._set_grad_enabled(self._grad)
                 yield
         finally:

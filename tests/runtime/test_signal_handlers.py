@@ -157,6 +157,25 @@ def test_handlers_compute_as_outside_of_the_compile(interrupt, tmp_path, place):
     assert not dynamo_lite.metrics()["fallbacks"]
 
 
+def test_handlers_are_outside_of_an_inference_mode_of_the_trace(interrupt, tmp_path):
+    dynamo_lite.reset()
+    seen = []
+
+    def handler(number, frame):
+        w = torch.ones(3, requires_grad=True)
+        seen.append((torch.ones(3).is_inference(), (w * 2).requires_grad, torch.is_inference_mode_enabled()))
+
+    def work(x):
+        with torch.inference_mode():
+            y = x * 2
+        return y
+
+    with config.patch(cache_dir=str(tmp_path)):
+        sent = interrupt("dynamo_lite.backends.inductor.scalar_split:_subgraph", handler)
+        assert dynamo_lite.compile(work)(torch.ones(3)).is_inference()
+    assert sent and seen == [(False, True, False)]
+
+
 def test_handlers_that_are_replaced_while_they_run(interrupt):
     """What a handler sets stays; the handler that it replaces is called in any state later."""
     dynamo_lite.reset()
