@@ -120,11 +120,11 @@ def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor) ->
 
 
 def lerp(self: Tensor, end: Tensor, weight: Any) -> Tensor:
-    return self.lerp(end, (end.new_ones(1) * weight).reshape(()))
+    return self.lerp(end, _factor(weight, end, end.dtype))
 
 
 def lerp_(self: Tensor, end: Tensor, weight: Any) -> Tensor:
-    return self.lerp_(end, (end.new_ones(1) * weight).reshape(()))
+    return self.lerp_(end, _factor(weight, end, end.dtype))
 
 
 METHODS: dict[str, tuple[Callable[..., Any], str]] = {

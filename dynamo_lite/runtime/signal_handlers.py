@@ -104,9 +104,9 @@ def isolated() -> Iterator[None]:
                 signal.signal(number, installed[number][1])
         yield
     finally:
-        for number, (before, isolated) in installed.items():
-            isolated.outside = None
-            if signal.getsignal(number) is isolated:
+        for number, (before, replacement) in installed.items():
+            replacement.outside = None
+            if signal.getsignal(number) is replacement:
                 signal.signal(number, before)
 
 

@@ -45,10 +45,18 @@ def place_of(
     node = g.ops.cast(node, torch.int64)
     if node.op == "index" and _lies_inside(node.attr, size):
         return node.attr
+    bounded = checked_place(g, node, size, wraps, error, message)
+    return bounded.attr if bounded.op == "const" else ix.atom(ix.Indirect(bounded, size))
+
+
+def checked_place(
+    g: GraphLowering, node: Node, size: ix.Index, wraps: bool, error: type[Exception], message: str
+) -> Node:
+    """The same as a number, of int64 as ``node`` is. It is looked at for all its places, whichever are read."""
     bounded = g.ops.bounded(node, size, wraps, g.fault(error, message))
     if bounded.op != "const":
         g.checked.append(bounded)
-    return bounded.attr if bounded.op == "const" else ix.atom(ix.Indirect(bounded, size))
+    return bounded
 
 
 def _lies_inside(index: ix.Index, size: ix.Index) -> bool:

@@ -19,7 +19,13 @@ from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.lowering.creation import filled
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
-from dynamo_lite.backends.inductor.lowering.indexing import INDEX_DTYPES, indexed_places, is_empty, place_of
+from dynamo_lite.backends.inductor.lowering.indexing import (
+    INDEX_DTYPES,
+    checked_place,
+    indexed_places,
+    is_empty,
+    place_of,
+)
 from dynamo_lite.backends.inductor.lowering.values import (
     Number,
     TensorValue,
@@ -95,9 +101,7 @@ def _at_one_place(
     """A constant but for one element of each row, as in ``one_hot``: computed where it is read, by a comparison."""
     row = [0 if d == dim else v for d, v in enumerate(shape_vars(x.shape))]
     size = x.shape[dim]
-    place = g.ops.bounded(reindexed(g.ops, index, row), size, False, g.fault(RuntimeError, message))
-    if place.op != "const":
-        g.checked.append(place)
+    place = checked_place(g, reindexed(g.ops, index, row), size, False, RuntimeError, message)
     here = g.ops.op("eq", g.ops.index(dim_var(dim, size)), place)
     node = g.ops.op("where", here, value, x.node)
     return TensorValue(x.shape, x.dtype, node, device=x.device)
@@ -274,7 +278,7 @@ def embedding_backward(
         return NotImplemented
     if is_empty(grad_output, indices):
         return NotImplemented
-    if isinstance(num_weights, int) and num_weights < 2 or grad_output.ndim != indices.ndim + 1:
+    if num_weights < 2 or grad_output.ndim != indices.ndim + 1:
         return NotImplemented
     shape = grad_output.shape
     variables = shape_vars(shape)

@@ -98,7 +98,7 @@ def _foreach(name: str, end: str) -> None:
             return tx.call(polyfill, [ConstantVariable(packet), *args], kwargs)
         for form in _FOREACH[name]:
             number = _number_of(form, args, kwargs)
-            if number is not None and _is_known_later(tx, number) and _are_as_many(tx, number, args[:form.lists]):
+            if number is not None and _is_known_later(tx, number, form) and _are_as_many(tx, number, args[:form.lists]):
                 given = [ConstantVariable(packet), ConstantVariable(form.argument), number, *args[:form.lists]]
                 return tx.call(tx.values.library_function(replacement), given, {})
         return plain.record(tx, list(args), kwargs)
@@ -112,13 +112,14 @@ def _number_of(
     return kwargs[form.keyword] if len(args) == form.lists and form.keyword and set(kwargs) == {form.keyword} else None
 
 
-def _is_known_later(tx: Tracer, number: VariableTracker) -> bool:
-    """Whether it is a number that only the running graph knows, or a list with such."""
+def _is_known_later(tx: Tracer, number: VariableTracker, form: _ForeachCall) -> bool:
+    """Whether it is a number that only the running graph knows, or a list with such. In place of other numbers than
+    `alpha`, torch takes tensors itself."""
     number = realized(tx, number)
     items = number.known_items()
     if items is not None:
         return any(isinstance(realized(tx, item), ScalarVariable) for item in items)
-    return isinstance(number, ScalarVariable) or is_unknown_number(tx, number)
+    return is_unknown_number(tx, number) if form.argument == "alpha" else isinstance(number, ScalarVariable)
 
 
 def _are_as_many(tx: Tracer, number: VariableTracker, lists: tuple[VariableTracker, ...]) -> bool:

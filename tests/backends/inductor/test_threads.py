@@ -6,6 +6,7 @@ from processors import ALL, ARM, DESKTOP, EPYC, XEON
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches
+from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.threads import chunk_depth, im2col_planes
 from dynamo_lite.backends.inductor.scheduler.threads import share_work as share
 
@@ -230,3 +231,21 @@ def test_shares_of_a_depthwise_convolution(threads):
         made = dataclasses.replace(contraction(channels, side * side, 9), right=windows)
         sharing = share_work(made, threads, info)
         assert sharing.slots == threads and not sharing.by_rows
+
+
+@pytest.mark.parametrize("info", ALL)
+@pytest.mark.parametrize("symbolic", ["rows", "columns", "both", "depth"])
+def test_a_workspace_for_all_sizes_has_room_for_what_is_decided_for_each(info, symbolic):
+    """The library decides at the call as is decided for these sizes when they are known."""
+    size = ix.atom(ix.Sym("s0"))
+    names = ("rows", "columns") if symbolic == "both" else (symbolic,)
+    for rows, columns, depth in ((768, 2048, 3072), (2048, 768, 3072), (5, 700, 64), (300, 9, 2000), (64, 64, 512)):
+        for threads in (1, 2, 16):
+            given = {"rows": rows, "columns": columns, "depth": depth}
+            right = Matrix("right", 0, (), depth, 1)
+            fixed = share(contraction(*given.values(), right), threads, info)
+            found = share(contraction(*(given | dict.fromkeys(names, size)).values(), right), threads, info)
+            slot = found.slot
+            if not isinstance(slot, int):
+                slot = substitute(slot, {ix.Sym("s0"): depth})
+            assert not found.decided and fixed.group * info.panel <= found.widest and fixed.slot <= slot
