@@ -14,22 +14,20 @@ asked for later; decisions are over symbols from outside alone; the traced call'
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ..exc import Unsupported
 from . import integers as ints
-from .integers import Atom, Expr, FloorDiv, Index, Mod, Sym
+from .integers import Atom, Expr, Index, Mod, Sym
+from .intervals import Interval, Intervals
 from .records import Malformed, condition_as_data, condition_of
 from .relations import Compound, Condition, Relation, compare, is_short, negated, relation
 
 HIGHEST = (1 << 62) - 1
 _EXAMPLE = 29  # stands for a size that only the running graph knows: no size that programs use otherwise
 _TRIED = 256  # values that are tried for one that fulfils what is checked
-# Limits: integers, which are exact, or infinities. A float that is finite would round what is compared with 0.
-Interval = tuple[float, float]
 
 
 class NumbersAsked(Exception):
@@ -84,11 +82,16 @@ class Environment:
         self.results: dict[Any, Any] = {}
         # Symbols made here: what each is the quotient of.
         self.parts: dict[Sym, tuple[Sym, int]] = {}
-        self._limits: dict[Sym, tuple[int, int]] = {}
+        self._intervals = Intervals()
+        self._limits = self._intervals.limits
         self._same: dict[Atom, Index] = {}
         # What :meth:`simplified` gave since `_same` changed last.
         self._simplified: dict[Expr, Index] = {}
         self._known: set[Relation] = set()
+        # What :meth:`known` answered since something was learned last, and what :meth:`compared` did: torch asks the
+        # same questions for each tensor that it makes.
+        self._answers: dict[Relation, bool | None] = {}
+        self._compared: dict[tuple[str, Index, Index], Condition] = {}
         # Of sums, without their constants: the least that inequalities leave of them.
         self._bounds: dict[frozenset[tuple[tuple[Atom, ...], int]], int] = {}
         # Symbols that only the running graph knows, each with what its value may be.
@@ -103,6 +106,7 @@ class Environment:
         symbol = Sym(name, lowest)
         self.hints[symbol] = value
         self._limits[symbol] = (lowest, highest)
+        self._answers.clear()
         if lowest == 1:
             self._from_one.append(symbol)
         return ints.atom(symbol)
@@ -284,6 +288,20 @@ class Environment:
             answers = [self.known(part) for part in condition.parts]
             decides = condition.op == "or"
             return decides if decides in answers else None if None in answers else not decides
+        try:
+            return self._answers[condition]
+        except KeyError:
+            answer = self._answers[condition] = self._answer(condition)
+            return answer
+
+    def compared(self, op: str, a: Index, b: Index) -> Condition:
+        """``a op b`` for Python's comparisons."""
+        found = self._compared.get((op, a, b))
+        if found is None:
+            found = self._compared[op, a, b] = compare(op, a, b)
+        return found
+
+    def _answer(self, condition: Relation) -> bool | None:
         found = relation(condition.op, self.simplified(condition.expr))
         if isinstance(found, bool):
             return found
@@ -292,7 +310,7 @@ class Environment:
             return True
         if negated(found) in self._known:
             return False
-        low, high = self._within_bounds(found.expr, *self._shifted_interval(found.expr))
+        low, high = self._within_bounds(found.expr, *self._intervals.shifted(found.expr))
         if found.op == ">=":
             return True if low >= 0 else False if high < 0 else None
         return found.op == "!=" if low > 0 or high < 0 else None
@@ -308,63 +326,6 @@ class Environment:
         if most is not None:
             high = min(high, x.const - most)
         return low, high
-
-    def _shifted_interval(self, x: Expr) -> Interval:
-        """Between which numbers it lies, found with each atom written as its lowest value plus what it exceeds it by:
-        ``s * t - s`` is positive then, if both symbols are at least 2."""
-        shifts: dict[Atom, Index] = {}
-        tops: dict[Atom, float] = {}
-        for monomial in x.terms:
-            for a in monomial:
-                low, high = self._of_atom(a)
-                if not isinstance(low, int):
-                    return self._interval(x)
-                shifts[a] = ints.add(ints.atom(a), low)
-                tops[a] = _plus(high, -low)
-        shifted = ints.replace(x, shifts.get)
-        if isinstance(shifted, int):
-            return shifted, shifted
-        lowest: float = shifted.const
-        highest: float = shifted.const
-        for monomial, k in shifted.terms.items():
-            factors: tuple[float, ...] = (k, *(tops.get(a, math.inf) for a in monomial))
-            end = functools.reduce(_times, factors)
-            lowest, highest = _plus(lowest, min(end, 0)), _plus(highest, max(end, 0))
-        return lowest, highest
-
-    def _interval(self, x: Index) -> Interval:
-        """Between which numbers it lies."""
-        if isinstance(x, int):
-            return x, x
-        low: float = x.const
-        high: float = x.const
-        for monomial, k in x.terms.items():
-            bounds = self._of_monomial(monomial)
-            ends = (_times(k, bounds[0]), _times(k, bounds[1]))
-            low, high = _plus(low, min(ends)), _plus(high, max(ends))
-        return low, high
-
-    def _of_monomial(self, monomial: tuple[Atom, ...]) -> Interval:
-        low: float = 1
-        high: float = 1
-        for a in monomial:
-            bounds = self._of_atom(a)
-            ends = [_times(x, y) for x in (low, high) for y in bounds]
-            low, high = min(ends), max(ends)
-        return low, high
-
-    def _of_atom(self, a: Atom) -> Interval:
-        if isinstance(a, Sym):
-            return self._limits.get(a, (a.lower, math.inf))
-        if isinstance(a, Mod):
-            return 0, max(_plus(self._interval(a.divisor)[1], -1), 0)
-        if isinstance(a, FloorDiv):
-            low, high = self._interval(a.expr)
-            least, most = self._interval(a.divisor)
-            if least < 1:
-                return -math.inf, math.inf
-            return (_quotient(low, least if low < 0 else most), _quotient(high, least if high >= 0 else most))
-        return -math.inf, math.inf
 
     # -- decisions
     def decide(self, condition: Condition, why: str = "") -> bool:
@@ -474,6 +435,7 @@ class Environment:
 
     # -- consequences
     def _learn(self, true: Relation) -> None:
+        self._answers.clear()
         self._known.add(true)
         if true.op == "==":
             self._replace(true.expr)
@@ -574,23 +536,3 @@ class Environment:
         self._limits[symbol] = low, high
         if low == high and symbol not in self._same:
             self._becomes(symbol, int(low))
-
-
-def _plus(a: float, b: float) -> float:
-    if isinstance(a, int) and isinstance(b, int):
-        return a + b
-    return b if isinstance(a, int) else a
-
-
-def _times(a: float, b: float) -> float:
-    if isinstance(a, int) and isinstance(b, int):
-        return a * b
-    return 0 if a == 0 or b == 0 else math.inf if (a > 0) == (b > 0) else -math.inf
-
-
-def _quotient(a: float, b: float) -> float:
-    if not isinstance(a, int):
-        return a
-    if not isinstance(b, int):
-        return 0 if a >= 0 else -1
-    return a // b

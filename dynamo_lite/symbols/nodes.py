@@ -89,7 +89,7 @@ class Node:
 def _comparison(op: str) -> Callable[[IntNode, Node], BoolNode]:
     def compared(self: IntNode, other: Node) -> BoolNode:
         if isinstance(other, IntNode):
-            return BoolNode(self.env, compare(op, self.expr, other.expr))
+            return BoolNode(self.env, self.env.compared(op, self.expr, other.expr))
         return getattr(self.sym_float(), _FLOAT_COMPARISONS[op])(other)
 
     return compared

@@ -168,3 +168,16 @@ def test_a_symbol_with_one_value_left_is_a_number():
     assert env.decide(compare("<", s, 16)) and env.decide(compare(">=", s + 1, 16)) and len(env.decisions) == 2
     assert env.simplified(s + 1) == 16 and env.simplified(s * t) == t * 15
     assert env.decide(compare("==", s, 15)) and not env.decide(compare(">", s * 2, 30)) and len(env.decisions) == 2
+
+
+def test_answers_follow_what_is_learned_later():
+    env = Environment()
+    s, t = env.new("s", 8, 2), env.new("t", 8, 2)
+    questions = [compare(">=", s, 5), compare("==", s, t), compare("<", s, ints.mul(t, 2)), compare("!=", t, 9)]
+    assert [env.known(q) for q in questions] == [None] * 4
+    env.decide(compare(">=", s, 5))
+    assert [env.known(q) for q in questions] == [True, None, None, None]
+    env.decide(compare("==", s, t))
+    assert [env.known(q) for q in questions] == [True, True, True, None]
+    env.fix(t)
+    assert [env.known(q) for q in questions] == [True] * 4

@@ -268,6 +268,18 @@ def test_divisions_by_different_numbers_are_no_arguments(check_many, data):
     check_many([("by 3", lambda x: (x / 3).relu(), [x]), ("by 5", lambda y: (y / 5).relu(), [y])])
 
 
+def test_shared_loops_that_differ_in_sizes_are_one_function(data):
+    """What differs reaches the loop's function through the struct that holds its arguments."""
+    x, y = data.random(300, 70), data.random(200, 130)
+    compiled = dynamo_lite.compile(lambda x, y: tuple(z - z.amax(1, keepdim=True) for z in (x, y)))
+    with config.patch(target={"wake": 1, "awake": 1, "elements": 1}):
+        found = compiled(x, y)
+    source = "".join(map(str, dynamo_lite.generated_code(compiled))).split("//--")[1:]
+    assert sum(part.count("share_loop(&") for part in source) == 1
+    for value, z in zip(found, (x, y)):
+        assert torch.equal(value, z - z.amax(1, keepdim=True))
+
+
 def test_small_kernels_have_threads_if_others_keep_them_awake():
     small, large = torch.randn(100, 300), torch.randn(1000, 1001)
 
@@ -275,7 +287,8 @@ def test_small_kernels_have_threads_if_others_keep_them_awake():
         compiled = dynamo_lite.compile(fn)
         compiled(*args)
         source = "".join(map(str, dynamo_lite.generated_code(compiled)))
-        return source.split("KERNEL kernel0")[1].count("threads_for(")
+        kernels = source.split("KERNEL kernel0")[1]
+        return kernels.count("threads_for(") + kernels.count("share_loop(")
 
     with config.patch(target={"wake": 6500, "awake": 1600, "elements": 10}):
         assert shared_out(lambda x: x.sum(1), small) == 0

@@ -45,10 +45,13 @@ typedef void Epilogue(const void* context, i64 batch, i64 line_begin, i64 line_e
 extern "C" void PRODUCTS(const Contraction* c, Epilogue* epilogue, const void* context);
 extern "C" void DEPTHWISE(const Contraction* c, Epilogue* epilogue, const void* context);
 typedef void Contract(const Contraction* c, Epilogue* epilogue, const void* context);
+template <Contract* library> INLINE void contract(Contraction& c, Epilogue* epilogue, const void* context, SeenByWork& places) {
+    c.seen = &places.of(c.work), c.pause = dynamo_lite_pause;
+    library(&c, epilogue, context);
+}
 template <Contract* library, class F> INLINE void contract(Contraction& c, const F& epilogue) {
     static SeenByWork places;
-    c.seen = &places.of(c.work), c.pause = dynamo_lite_pause;
-    library(&c, [](const void* f, i64 batch, i64 l0, i64 l1, i64 i0, i64 i1, const float* tile, i64 pitch) {
+    contract<library>(c, [](const void* f, i64 batch, i64 l0, i64 l1, i64 i0, i64 i1, const float* tile, i64 pitch) {
         (*(const F*)f)(batch, l0, l1, i0, i1, tile, pitch);
-    }, &epilogue);
+    }, &epilogue, places);
 }

@@ -45,6 +45,9 @@ class ContractionKernel(CppKernel):
         assert isinstance(sum_, Accumulate)
         self._sums = [n for n in self.nodes if n.op == "acc" and n.attr == sum_.acc]
 
+    def _is_one_shared_loop(self) -> bool:
+        return False  # the library shares it out
+
     def _outer_loops(self) -> None:
         t, c, sharing = self.tiles, self.tiles.contraction, self.tiles.sharing
         assert sharing is not None
@@ -76,9 +79,16 @@ class ContractionKernel(CppKernel):
         self.line(f"c.workspace = {self._pointer(t.workspace)};")
         self._result()
         tile = "i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, i64 pitch"
-        self.open(f"contract<{library_of(c).upper()}>(c, [=]({tile})")
+        if self._fixed():
+            self.open(f"contract<{library_of(c).upper()}>(c, [=]({tile})")
+            self._pointers()
+            self._body()
+            self.close("});")
+            return
+        self.open_function("Behind", tile)
         self._body()
-        self.close("});")
+        self.close_function("Behind", "behind")
+        self.line(f"contract<{library_of(c).upper()}>(c, Behind::run, &behind, places);")
 
     def _costs(self) -> None:
         """What the library decides by, as ``scheduler/threads.py`` would."""
@@ -131,7 +141,6 @@ class ContractionKernel(CppKernel):
     # ------------------------------------------------------------ what is fused behind
     def _body(self) -> None:
         t = self.tiles
-        self._pointers()
         outside = self.scope()
         if t.batch is not None:
             self.var_names[t.batch] = "batch"

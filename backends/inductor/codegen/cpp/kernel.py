@@ -23,8 +23,9 @@ from dynamo_lite.backends.inductor.codegen.cpp.column_sums import ColumnSums, su
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, VALUE, index_text
 from dynamo_lite.backends.inductor.codegen.cpp.functions import DERIVED, FUNCTIONS
 from dynamo_lite.backends.inductor.codegen.cpp.scans import ScanBody
+from dynamo_lite.backends.inductor.codegen.cpp.sharing import EXTRA_COPIES, EXTRA_FIELDS, EXTRA_VALUES
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.nodes import walk
+from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import is_transposed
@@ -76,20 +77,69 @@ class CppKernel(ScanBody, ColumnSums):
         kernel = self.kernel
         parameters = [f"void* a{k}" for k in range(len(kernel.buffers))] + [f"i64 {s}" for s in kernel.symbols()]
         parameters += ["i64* fault"] * kernel.faults()
-        self._pointers()
-        self._hoist()
-        self._outer_loops()
-        return (
-            f"KERNEL {self.symbol}({', '.join(parameters)}) {{\n    constexpr int L = {self.L};\n"
-            + "\n".join(self.lines)
-            + "\n}\n"
-        )
+        fixed = self._fixed()
+        if self._is_one_shared_loop() and not fixed:
+            self._shared_loop()
+        else:
+            self.line(f"constexpr int L = {self.L};")
+            self._pointers()
+            for n in fixed:
+                self._emit_node(n)
+            self._outer_loops()
+        return f"KERNEL {self.symbol}({', '.join(parameters)}) {{\n" + "\n".join(self.lines) + "\n}\n"
+
+    def _types(self) -> list[str]:
+        """Of the pointers p0, p1, ..."""
+        outputs, buffers = self.kernel.outputs, self.kernel.buffers
+        return [f"{'' if b in outputs else 'const '}{STORAGE[buffer.dtype]}*" for b, buffer in buffers.items()]
 
     def _pointers(self) -> None:
         """The arguments as typed pointers; once more inside a thread's function, where they are then in registers."""
-        for k, (b, buffer) in enumerate(self.kernel.buffers.items()):
-            kind = f"{'' if b in self.kernel.outputs else 'const '}{STORAGE[buffer.dtype]}*"
+        for k, kind in enumerate(self._types()):
             self.line(f"{kind} const p{k} = ({kind})a{k};")
+
+    def _is_one_shared_loop(self) -> bool:
+        """Whether the kernel is one loop that threads share out."""
+        outer = self._serial_outer()
+        volume = ix.product(v.size for v in outer)
+        return self._may_be_parallel() and bool(outer) and (not isinstance(volume, int) or volume >= MIN_OUTER_PARALLEL)
+
+    def _shared_loop(self) -> None:
+        """A kernel that is one shared loop."""
+        outer = self._serial_outer()
+        self.open_function("Loop", "i64 begin, i64 end, int")
+        self._flat_loop(outer, "begin", "end", parallel_inner=False)
+        self.close_function("Loop", "loop")
+        volume = index_text(ix.product(v.size for v in outer), {})
+        self.line(f"share_loop(&loop, Loop::run, {volume}, {self.work}, {self.grain}, places);")
+
+    def _fields(self) -> dict[str, tuple[str, str]]:
+        """What a function inside of the kernel reads: types, and values in terms of the kernel's arguments."""
+        kernel = self.kernel
+        fields = {f"p{k}": (kind, f"({kind})a{k}") for k, kind in enumerate(self._types())}
+        fields |= {s: ("i64", s) for s in kernel.symbols()}
+        return fields | ({"fault": ("i64*", "fault")} if kernel.faults() else {})
+
+    def open_function(self, struct: str, parameters: str) -> None:
+        """A function that a library calls, and that gets the kernel's arguments in a struct. (As a lambda that captures
+        them it takes g++ a third longer.)"""
+        fields = self._fields()
+        self.open(f"struct {struct}")
+        self.line(" ".join(f"{kind} {name};" for name, (kind, _) in fields.items()) + EXTRA_FIELDS)
+        self.open(f"static void run(const void* of, {parameters})")
+        self.line(f"constexpr int L = {self.L};")
+        self.line(f"const {struct} own = *(const {struct}*)of;")
+        for name, (kind, _) in fields.items():
+            self.line(f"{kind + ' const' if kind.endswith('*') else 'const ' + kind} {name} = own.{name};")
+        self.line(EXTRA_COPIES)
+
+    def close_function(self, struct: str, variable: str) -> None:
+        """Ends it, and fills in the struct."""
+        self.close()
+        self.close("};")
+        self.line("static SeenByWork places;")
+        values = ", ".join(value for _, value in self._fields().values())
+        self.line(f"const {struct} {variable} = {{{values}{EXTRA_VALUES}}};")
 
     def open_threads(self, volume: str, unit: str, capture: str, parts: str = "threads") -> None:
         """A loop over parts of a range, one for each thread, or as many as ``parts`` says."""
@@ -97,13 +147,12 @@ class CppKernel(ScanBody, ColumnSums):
         self.open(f"{call}, threads, work, [{capture}](i64 begin, i64 end, int part) NOINLINE")
         self._pointers()
 
-    def _hoist(self) -> None:
-        """What depends on no loop and no reduction, before all loops."""
+    def _fixed(self) -> list[Node]:
+        """What depends on no loop and no reduction, and is computed before all loops."""
         fixed: dict[int, bool] = {}
         for n in self.nodes:
             fixed[n.id] = not n.vars and n.op not in ("acc", "update") and all(fixed[a.id] for a in n.args)
-            if fixed[n.id] and n.op != "const":
-                self._emit_node(n)
+        return [n for n in self.nodes if fixed[n.id] and n.op != "const"]
 
     # ------------------------------------------------------------ loops around the stages
     @functools.cached_property
@@ -151,15 +200,14 @@ class CppKernel(ScanBody, ColumnSums):
     def _outer_loops(self) -> None:
         outer = self._serial_outer()
         volume = ix.product(v.size for v in outer)
-        parallel = self._may_be_parallel()
-        long_outer = not isinstance(volume, int) or volume >= MIN_OUTER_PARALLEL
-        if parallel and outer and long_outer:
+        long_outer = bool(outer) and (not isinstance(volume, int) or volume >= MIN_OUTER_PARALLEL)
+        if self._is_one_shared_loop():
             self.line(f"const i64 work = {self.work};")
             self.line(f"const int threads = threads_for(work, {self.grain});")
             self.open_threads(index_text(volume, {}), "1", "=")
             self._flat_loop(outer, "begin", "end", parallel_inner=False)
             self.close("});")
-        elif parallel or self._has_parts() and not (outer and long_outer):
+        elif self._may_be_parallel() or self._has_parts() and not long_outer:
             self.line(f"const i64 work = {self.work};")
             self.line(f"const int threads = threads_for(work, {self.grain}), parts = parts_for(work);")
             self._nested(outer, 0, parallel_inner=True)

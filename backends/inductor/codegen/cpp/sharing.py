@@ -17,6 +17,9 @@ _TOKEN = re.compile(r"[A-Za-z_]\w*<\d+>|[A-Za-z_]\w*|0x\w+|\d+\.\d*(?:e[+-]?\d+)
 # Lines whose numbers are part of a type.
 _FIXED = ("constexpr", "alignas")
 _HOLE = "\0"
+# Where a function that hands its arguments on in a struct declares, reads and fills in those that it gets by sharing.
+EXTRA_FIELDS, EXTRA_COPIES, EXTRA_VALUES = "/*fields*/", "/*copies*/", "/*values*/"
+_COPIES = re.compile(rf"^( *){re.escape(EXTRA_COPIES)}\n", re.MULTILINE)
 
 
 def _skeleton(text: str) -> tuple[str, tuple[str, ...]]:
@@ -37,6 +40,14 @@ def _skeleton(text: str) -> tuple[str, tuple[str, ...]]:
 def _fill(skeleton: str, numbers: Sequence[str]) -> str:
     rest = iter(numbers)
     return re.sub(_HOLE, lambda _: next(rest), skeleton)
+
+
+def _with_extra(text: str, names: Sequence[str]) -> str:
+    """The text of a function whose struct of arguments has these numbers, too."""
+    text = text.replace(EXTRA_FIELDS, "".join(f" i64 {n};" for n in names))
+    # A line of its own, which goes where there are none.
+    text = _COPIES.sub(lambda m: "".join(f"{m[1]}const i64 {n} = own.{n};\n" for n in names), text)
+    return text.replace(EXTRA_VALUES, "".join(f", {n}" for n in names))
 
 
 def share(texts: Sequence[str]) -> list[str]:
@@ -68,10 +79,11 @@ def share(texts: Sequence[str]) -> list[str]:
         head, _, rest = _fill(skeleton, body).partition("(")
         parameters, _, code = rest.partition(")")
         extra = "".join(f", const i64 {n}" for n in names.values())
+        code = _with_extra(code, list(names.values()))
         definition = f"static NOINLINE_ONCE void {function}({parameters}{extra}){code}"
         pointers = ", ".join(p.split()[-1] for p in parameters.split(","))
         for position, member in enumerate(members):
             values = "".join(f", {column[position]}" for column in names)
             call = f"{head}({parameters}) {{ {function}({pointers}{values}); }}\n"
             out[member] = definition + call if position == 0 else call
-    return out
+    return [_with_extra(text, ()) for text in out]

@@ -107,6 +107,12 @@ static NOINLINE void share_out(const void* body, void (*run)(const void*, i64, i
     for (int own = omp_get_thread_num(), k = omp_get_num_threads(), t = parts * own / k; t < parts * (own + 1) / k; ++t) part(t);
     was_shared(seen, pause, work, threads, begin, nanoseconds());
 }
+// The same for a kernel that is one loop, with one part for each thread.
+static NOINLINE void share_loop(const void* body, void (*run)(const void*, i64, i64, int), i64 n, i64 work, i64 grain, SeenByWork& places) {
+    const int threads = threads_for(work, grain);
+    if (threads <= 1) run(body, 0, n, 0);
+    else share_out(body, run, n, 1, threads, threads, work, places.of(work), *dynamo_lite_pause);
+}
 // f(begin, end, part) over so many parts of range(n), whose bounds are multiples of `unit`, computed by `threads` of them, or by fewer. `work` is
 // all that the kernel has to do, as threads_for was told.
 template <class F> static inline void in_parts(i64 n, i64 unit, int parts, int threads, i64 work, const F& f, Seen& seen, Pause& pause) {
