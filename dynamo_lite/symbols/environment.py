@@ -92,6 +92,8 @@ class Environment:
         # same questions for each tensor that it makes.
         self._answers: dict[Relation, bool | None] = {}
         self._compared: dict[tuple[str, Index, Index], Condition] = {}
+        # What :meth:`is_computable` has found to be so since a hint changed last.
+        self._computable: set[Expr] = set()
         # Of sums, without their constants: the least that inequalities leave of them.
         self._bounds: dict[frozenset[tuple[tuple[Atom, ...], int]], int] = {}
         # Symbols that only the running graph knows, each with what its value may be.
@@ -167,6 +169,7 @@ class Environment:
 
     def _set_value(self, symbol: Sym, value: int) -> None:
         self.hints[symbol] = value
+        self._computable.clear()
         for part, (of, step) in self.parts.items():
             if of == symbol:
                 self._set_value(part, value // step)
@@ -183,10 +186,12 @@ class Environment:
         """While it lasts, symbols have other values, as in another call."""
         before = {symbol: self.hints[symbol] for symbol in values}
         self.hints.update(values)
+        self._computable.clear()
         try:
             yield
         finally:
             self.hints.update(before)
+            self._computable.clear()
 
     def from_one(self) -> frozenset[Sym]:
         """The symbols that sizes depend on which are 1 in some of the calls that the trace is for, but not in all."""
@@ -415,7 +420,10 @@ class Environment:
 
     def bounded(self, x: Index) -> Index:
         """The same, or its value in this call where a guard could not compute it."""
-        if isinstance(x, int) or self.frozen or self.is_computable(x):
+        if isinstance(x, int) or self.frozen or x in self._computable:
+            return x
+        if self.is_computable(x):
+            self._computable.add(x)
             return x
         self.fix_symbols(x, "an expression too long for guards")
         return self.value(x)

@@ -1,6 +1,6 @@
 """Between which numbers expressions lie, by the limits of their symbols.
 
-Invariant: limits are integers, which are exact, or infinite: a float that is finite would round what is compared with 0.
+Invariant: limits are integers, which are exact, or infinite: a finite float would round what is compared with 0.
 """
 from __future__ import annotations
 
