@@ -58,6 +58,10 @@ def wrapped(value: int, dtype: torch.dtype) -> int:
     return value - (1 << bits) if dtype.is_signed and value >> (bits - 1) else value
 
 
+# Numbers that no count of additions brings near the ends of int64.
+_SMALL = 1 << 31
+
+
 class Builder:
     """Makes nodes, and copies them with indices replaced."""
 
@@ -194,7 +198,20 @@ class Builder:
             folded = self._fold_bool(name, args)
             if folded is not None:
                 return folded
+        if name in ("add", "sub") and dtype is torch.int64:
+            folded = self._fold_sum(args, 1 if name == "add" else -1)
+            if folded is not None:
+                return folded
         return self._node(name, dtype, args)
+
+    def _fold_sum(self, args: tuple[Node, ...], sign: int) -> Node | None:
+        """A position or size and a small number, whose sum is one as well, so that what it reads is no gather."""
+        a, b = args if args[1].op == "const" or sign < 0 else args[::-1]
+        if b.op != "const":
+            return None
+        if b.attr == 0:
+            return a
+        return self.index(ix.add(a.attr, sign * b.attr)) if a.op == "index" and abs(b.attr) <= _SMALL else None
 
     def _fold_bool(self, name: str, args: tuple[Node, ...]) -> Node | None:
         if name == "not" and args[0].op == "not":

@@ -43,7 +43,7 @@ def place_of(
         error, message: what eager raises for one out of bounds; ``{}`` stands for it.
     """
     node = g.ops.cast(node, torch.int64)
-    if node.op == "index" and _lies_inside(node.attr, size):
+    if node.op == "index" and _lies_inside(g, node.attr, size):
         return node.attr
     bounded = checked_place(g, node, size, wraps, error, message)
     return bounded.attr if bounded.op == "const" else ix.atom(ix.Indirect(bounded, size))
@@ -59,13 +59,10 @@ def checked_place(
     return bounded
 
 
-def _lies_inside(index: ix.Index, size: ix.Index) -> bool:
+def _lies_inside(g: GraphLowering, index: ix.Index, size: ix.Index) -> bool:
     """Whether an index made of loop variables is known to be one of ``range(size)``."""
-    affine, bounds = ix.affine_terms(index), ix.value_range(index)
-    if affine is None or bounds is None or not isinstance(size, int):
-        return False
-    low, high = bounds
-    return isinstance(low, int) and isinstance(high, int) and 0 <= low and high < size
+    bounds = None if ix.affine_terms(index) is None else ix.value_range(index)
+    return bounds is not None and g.ops.is_at_most(0, bounds[0]) and g.ops.is_at_most(ix.add(bounds[1], 1), size)
 
 
 def is_empty(*values: TensorValue) -> bool:

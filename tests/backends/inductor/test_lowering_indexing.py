@@ -138,3 +138,29 @@ def test_a_fault_in_one_thread_is_not_another_s():
     for t in threads:
         t.join()
     assert found == {"good": 50, "bad": 50}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_index_that_counts_is_no_gather(dynamic, in_cpp):
+    """As masks are indexed: a range with a small number added or subtracted, where it is known to lie inside."""
+    def moved(x, by):
+        rows, columns = torch.arange(x.shape[0]), torch.arange(x.shape[1] - 3)
+        return x[(rows + 0)[:, None], (columns + by)[None] - 1]
+
+    def shifted(x):
+        return moved(x, 3) + moved(x, 1)
+
+    def negative(x):
+        return moved(x, 0)
+
+    def outside(x):
+        return moved(x, 5)
+
+    x = numbers(9, 21)
+    compiled = dynamo_lite.compile(shifted, dynamic=dynamic)
+    assert torch.equal(compiled(x), shifted(x)) and torch.equal(compiled(x[1:, :18]), shifted(x[1:, :18]))
+    source = "".join(map(str, dynamo_lite.generated_code(compiled))).split("//--", 1)[1]
+    assert "load_lanes" not in source and "bounded" not in source
+    assert torch.equal(dynamo_lite.compile(negative, dynamic=dynamic)(x), negative(x))
+    with pytest.raises(IndexError, match="out of bounds"):
+        dynamo_lite.compile(outside, dynamic=dynamic)(x)
