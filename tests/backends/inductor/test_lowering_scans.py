@@ -202,5 +202,6 @@ def test_dear_values_of_symbolic_lengths(data):
 def test_rows_are_shared_by_what_an_element_after_the_other_costs(build, in_cpp):
     """Of so many elements, a body as short that runs in vectors is not worth a second thread."""
     x = torch.randn(64, 2 * current().grain(False) // (64 * 6))
-    assert "parallel(" in build(lambda x: x.cumsum(1), [x]).program.source.split("KERNEL")[-1]
-    assert "parallel(" not in build(lambda x: x + 1, [x]).program.source.split("KERNEL")[-1]
+    assert "share_loop(" in build(lambda x: x.cumsum(1), [x]).program.source.split("KERNEL")[-1]
+    kernel = build(lambda x: x + 1, [x]).program.source.split("KERNEL")[-1]
+    assert "share_loop(" not in kernel and "parallel(" not in kernel
