@@ -58,7 +58,7 @@ def wrapped(value: int, dtype: torch.dtype) -> int:
     return value - (1 << bits) if dtype.is_signed and value >> (bits - 1) else value
 
 
-# Numbers that no count of additions brings near the ends of int64.
+# Constants up to this are added to indices at compile time; no program has additions enough for int64 to overflow.
 _SMALL = 1 << 31
 
 
@@ -205,7 +205,8 @@ class Builder:
         return self._node(name, dtype, args)
 
     def _fold_sum(self, args: tuple[Node, ...], sign: int) -> Node | None:
-        """A position or size and a small number, whose sum is one as well, so that what it reads is no gather."""
+        """``args[0] + sign * args[1]`` where one operand is 0, or an index plus a small number, which is an index again:
+        a load at it needs no gather. None: it is neither."""
         a, b = args if args[1].op == "const" or sign < 0 else args[::-1]
         if b.op != "const":
             return None

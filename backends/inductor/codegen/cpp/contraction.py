@@ -85,10 +85,10 @@ class ContractionKernel(CppKernel):
             self._body()
             self.close("});")
             return
-        self.open_function("Behind", tile)
+        self.open_function("TileEpilogue", tile)
         self._body()
-        self.close_function("Behind", "behind")
-        self.line(f"contract<{library_of(c).upper()}>(c, Behind::run, &behind, places);")
+        self.close_function("TileEpilogue", "epilogue")
+        self.line(f"contract<{library_of(c).upper()}>(c, TileEpilogue::run, &epilogue, places);")
 
     def _costs(self) -> None:
         """What the library decides by, as ``scheduler/threads.py`` would."""
