@@ -205,7 +205,7 @@ class Builder:
         return self._node(name, dtype, args)
 
     def _fold_sum(self, args: tuple[Node, ...], sign: int) -> Node | None:
-        """``args[0] + sign * args[1]`` where one operand is 0, or an index plus a small number, which is an index again:
+        """``args[0] + sign * args[1]`` where one operand is 0, or an index plus a small number, which is an index:
         a load at it needs no gather. None: it is neither."""
         a, b = args if args[1].op == "const" or sign < 0 else args[::-1]
         if b.op != "const":

@@ -49,9 +49,3 @@ template <Contract* library> INLINE void contract(Contraction& c, Epilogue* epil
     c.seen = &places.of(c.work), c.pause = dynamo_lite_pause;
     library(&c, epilogue, context);
 }
-template <Contract* library, class F> INLINE void contract(Contraction& c, const F& epilogue) {
-    static SeenByWork places;
-    contract<library>(c, [](const void* f, i64 batch, i64 l0, i64 l1, i64 i0, i64 i1, const float* tile, i64 pitch) {
-        (*(const F*)f)(batch, l0, l1, i0, i1, tile, pitch);
-    }, &epilogue, places);
-}

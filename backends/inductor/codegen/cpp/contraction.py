@@ -79,12 +79,6 @@ class ContractionKernel(CppKernel):
         self.line(f"c.workspace = {self._pointer(t.workspace)};")
         self._result()
         tile = "i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, i64 pitch"
-        if self._fixed():
-            self.open(f"contract<{library_of(c).upper()}>(c, [=]({tile})")
-            self._pointers()
-            self._body()
-            self.close("});")
-            return
         self.open_function("TileEpilogue", tile)
         self._body()
         self.close_function("TileEpilogue", "epilogue")

@@ -77,14 +77,15 @@ class CppKernel(ScanBody, ColumnSums):
         kernel = self.kernel
         parameters = [f"void* a{k}" for k in range(len(kernel.buffers))] + [f"i64 {s}" for s in kernel.symbols()]
         parameters += ["i64* fault"] * kernel.faults()
-        fixed = self._fixed()
-        if self._is_one_shared_loop() and not fixed:
-            self._shared_loop()
-        else:
+        fixed, shared = self._fixed(), self._is_one_shared_loop()
+        if fixed or not shared:
             self.line(f"constexpr int L = {self.L};")
             self._pointers()
-            for n in fixed:
-                self._emit_node(n)
+        for n in fixed:
+            self._emit_node(n)
+        if shared:
+            self._shared_loop()
+        else:
             self._outer_loops()
         return f"KERNEL {self.symbol}({', '.join(parameters)}) {{\n" + "\n".join(self.lines) + "\n}\n"
 
@@ -100,25 +101,30 @@ class CppKernel(ScanBody, ColumnSums):
 
     def _is_one_shared_loop(self) -> bool:
         """Whether the kernel is one loop that threads share out."""
+        return self._may_be_parallel() and self._is_long_outer()
+
+    def _is_long_outer(self) -> bool:
         outer = self._serial_outer()
         volume = ix.product(v.size for v in outer)
-        return self._may_be_parallel() and bool(outer) and (not isinstance(volume, int) or volume >= MIN_OUTER_PARALLEL)
+        return bool(outer) and (not isinstance(volume, int) or volume >= MIN_OUTER_PARALLEL)
 
     def _shared_loop(self) -> None:
         """A kernel that is one shared loop."""
         outer = self._serial_outer()
         self.open_function("Loop", "i64 begin, i64 end, int")
-        self._flat_loop(outer, "begin", "end", parallel_inner=False)
+        self._flat_loop(outer, "begin", "end")
         self.close_function("Loop", "loop")
         volume = index_text(ix.product(v.size for v in outer), {})
         self.line(f"share_loop(&loop, Loop::run, {volume}, {self.work}, {self.grain}, places);")
 
     def _fields(self) -> dict[str, tuple[str, str]]:
-        """What a function inside of the kernel reads: types, and values in terms of the kernel's arguments."""
+        """What a function inside of the kernel reads: types, and values in terms of the kernel's arguments and of what
+        is computed before all loops."""
         kernel = self.kernel
         fields = {f"p{k}": (kind, f"({kind})a{k}") for k, kind in enumerate(self._types())}
         fields |= {s: ("i64", s) for s in kernel.symbols()}
-        return fields | ({"fault": ("i64*", "fault")} if kernel.faults() else {})
+        fields |= {"fault": ("i64*", "fault")} if kernel.faults() else {}
+        return fields | {self.emitted[n].name: (VALUE[n.dtype], self.emitted[n].name) for n in self._fixed()}
 
     def open_function(self, struct: str, parameters: str) -> None:
         """A function that a library calls, and that gets the kernel's arguments in a struct. (As a lambda that captures
@@ -141,10 +147,10 @@ class CppKernel(ScanBody, ColumnSums):
         values = ", ".join(value for _, value in self._fields().values())
         self.line(f"const {struct} {variable} = {{{values}{EXTRA_VALUES}}};")
 
-    def open_threads(self, volume: str, unit: str, capture: str, parts: str = "threads") -> None:
+    def open_threads(self, volume: str, unit: str, parts: str = "threads") -> None:
         """A loop over parts of a range, one for each thread, or as many as ``parts`` says."""
         call = f"parallel({volume}, {unit}" if parts == "threads" else f"in_parts({volume}, {unit}, {parts}"
-        self.open(f"{call}, threads, work, [{capture}](i64 begin, i64 end, int part) NOINLINE")
+        self.open(f"{call}, threads, work, [&](i64 begin, i64 end, int part) NOINLINE")
         self._pointers()
 
     def _fixed(self) -> list[Node]:
@@ -199,27 +205,19 @@ class CppKernel(ScanBody, ColumnSums):
 
     def _outer_loops(self) -> None:
         outer = self._serial_outer()
-        volume = ix.product(v.size for v in outer)
-        long_outer = bool(outer) and (not isinstance(volume, int) or volume >= MIN_OUTER_PARALLEL)
-        if self._is_one_shared_loop():
-            self.line(f"const i64 work = {self.work};")
-            self.line(f"const int threads = threads_for(work, {self.grain});")
-            self.open_threads(index_text(volume, {}), "1", "=")
-            self._flat_loop(outer, "begin", "end", parallel_inner=False)
-            self.close("});")
-        elif self._may_be_parallel() or self._has_parts() and not long_outer:
+        if self._may_be_parallel() or self._has_parts() and not self._is_long_outer():
             self.line(f"const i64 work = {self.work};")
             self.line(f"const int threads = threads_for(work, {self.grain}), parts = parts_for(work);")
             self._nested(outer, 0, parallel_inner=True)
         else:
             self._nested(outer, 0, parallel_inner=False)
 
-    def _flat_loop(self, outer: tuple[ix.Var, ...], begin: str, end: str, parallel_inner: bool) -> None:
+    def _flat_loop(self, outer: tuple[ix.Var, ...], begin: str, end: str) -> None:
         """One loop over all iterations of several, keeping each one's variable."""
         if len(outer) == 1:
             name = self._name(outer[0])
             self.open(f"for (i64 {name} = {begin}; {name} < {end}; ++{name})")
-            self._inside_outer(parallel_inner)
+            self._inside_outer(False)
             self.close()
             return
         rest = "flat"
@@ -230,7 +228,7 @@ class CppKernel(ScanBody, ColumnSums):
             self.line(f"i64 {self._name(v)} = rest % ({self._size(v)});")
             self.line(f"rest /= {self._size(v)};")
         self.open(f"for (i64 {rest} = {begin}; {rest} < {end}; ++{rest})")
-        self._inside_outer(parallel_inner)
+        self._inside_outer(False)
         step = ""
         for at, v in enumerate(reversed(outer)):
             name = self._name(v)
@@ -257,7 +255,7 @@ class CppKernel(ScanBody, ColumnSums):
         begin, end = "0", self._size(v)
         accumulators = self._column_sums()
         if parallel_inner:
-            self.open_threads(end, str(max(self.L, COLUMNS)) if accumulators else WHOLE_LINES, "&")
+            self.open_threads(end, str(max(self.L, COLUMNS)) if accumulators else WHOLE_LINES)
             begin, end = "begin", "end"
         if accumulators:
             light = self._is_light(self.kernel.stages[0])
@@ -321,7 +319,7 @@ class CppKernel(ScanBody, ColumnSums):
         row = self._name(u)
         begin, end = "0", self._size(u)
         if parallel:
-            self.open_threads(end, "L", "&")
+            self.open_threads(end, "L")
             begin, end = "begin", "end"
         self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {row}_0, auto rows")
         self.open_lanes(f"for_lanes<L>(0, {self._size(v)}", f"const i64 {self._name(v)}, auto m")
@@ -382,7 +380,7 @@ class CppKernel(ScanBody, ColumnSums):
         if parallel and stage.apart and not stage.free:
             first, rest = stage.inner[0], stage.inner[1:]
             name = self._name(first)
-            self.open_threads(self._size(first), "1", "&")
+            self.open_threads(self._size(first), "1")
             self.open(f"for (i64 {name} = begin; {name} < end; ++{name})")
             before = self.scope()
             self._emit(stage, frozenset(rest))
@@ -394,7 +392,7 @@ class CppKernel(ScanBody, ColumnSums):
         if not parallel or not stage.free:
             self._ordered_loops(stage, stage.inner, "0", self._size(stage.inner[-1]))
             return
-        self.open_threads(self._size(stage.inner[-1]), WHOLE_LINES, "&")
+        self.open_threads(self._size(stage.inner[-1]), WHOLE_LINES)
         self._ordered_loops(stage, stage.inner, "begin", "end")
         self.close("});")
 
@@ -447,7 +445,7 @@ class CppKernel(ScanBody, ColumnSums):
         unit = WHOLE_LINES if along and len(stage.inner) == 1 else "1"
         for a in accumulators:
             self.text(a.declare_parts())
-        self.open_threads(self._size(stage.inner[0]), unit, "&", "parts" if accumulators else "threads")
+        self.open_threads(self._size(stage.inner[0]), unit, "parts" if accumulators else "threads")
         self._accumulation(stage, accumulators, along, ("begin", "end"))
         for a in accumulators:
             self.text(a.save_part())
