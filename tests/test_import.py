@@ -2,6 +2,8 @@
 import subprocess
 import sys
 
+import pytest
+
 # Each takes a tenth of a second or more.
 HEAVY = ["sympy", "networkx", "torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "triton",
          "matplotlib", "torch.fx.experimental.symbolic_shapes", "dynamo_lite.backends.inductor.compile"]
@@ -44,6 +46,29 @@ f = dynamo_lite.compile(m)
 assert torch.allclose(f(torch.ones(2, 4)), m(torch.ones(2, 4)), atol=1e-4)
 dynamo_lite.explain(m)(torch.ones(2, 4))
 print("LOADED", [n for n in sys.modules if n.startswith(("torch._dynamo", "torch._inductor", "functorch.compile"))])
+""")
+    assert "LOADED []" in out
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_heavy_packages_stay_out_of_first_calls(dynamic):
+    """torch imports some on its own where its rules ask about devices and symbols."""
+    out = run(f"""
+import sys, torch, dynamo_lite
+import torch.nn.functional as F
+from torch import nn
+
+x, w = torch.randn(8, 16), torch.randn(16, 16)
+for f in (lambda x: x.clamp(-1, 1), lambda x: F.layer_norm(x, (16,)), lambda x: F.linear(x, w), lambda x: x.flatten(),
+          lambda x: torch.max(x, 1), lambda x: x.masked_fill(x > 0, 1), lambda x: F.cross_entropy(x, x.argmax(1)),
+          lambda x: F.interpolate(x[None, None], scale_factor=2.0, mode="bilinear"), lambda x: x.clone().add_(1),
+          lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None]), lambda x: x.view(-1, 4, 4).sum(1)):
+    dynamo_lite.compile(f, dynamic={dynamic})(x)
+m = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.LazyLinear(3))
+y = torch.randn(2, 1, 16, 16)
+m(y)
+F.cross_entropy(dynamo_lite.compile(m, dynamic={dynamic})(y), torch.tensor([0, 1])).backward()
+print("LOADED", [n for n in {HEAVY[:6] + ["torch.distributed.tensor"]} if n in sys.modules])
 """)
     assert "LOADED []" in out
 

@@ -63,7 +63,8 @@ BACKEND_LAYERS = [
 FOR_BACKENDS = {"config", "exc", "log", "torch_versions", "runtime.autocast", "runtime.casts_inside", "runtime.raising",
                 "runtime.running_sizes", "runtime.saved_tensor_hooks", "runtime.signal_handlers",
                 "runtime.sized_operators", "runtime.storage_extent", "runtime.whole_calls",
-                "symbols.environment", "symbols.integers", "symbols.nodes", "symbols.records"}
+                "symbols.environment", "symbols.integers", "symbols.nodes", "symbols.records",
+                "symbols.torch_questions"}
 # What the front end may import of the back end.
 FOR_FRONT_END = {"dynamo_lite.backends", "dynamo_lite.backends.metrics", "dynamo_lite.backends.registry"}
 # (importer, imported): imports made when first needed, each for the time that an import or a first call may take.

@@ -36,6 +36,7 @@ from dynamo_lite.backends.aot.record import (
     global_state_kept,
     refuse_chosen_gradients,
 )
+from dynamo_lite.symbols import torch_questions
 
 aten = torch.ops.aten
 
@@ -119,7 +120,7 @@ def record_joint(
         inputs, edges = _as_at_entry(gm, example_inputs)
         recorder.add_inputs(gm, inputs)
         try:
-            with recorder:
+            with torch_questions.scope(symbols=False), recorder:
                 results = recorder.interpret(gm, inputs)
                 torch._C._set_grad_enabled(True)  # whatever it is at the graph's ends: what has gradients keeps them
                 _refuse_hidden_autograd(inputs, edges, results)
@@ -312,7 +313,8 @@ def _backward_part(
     recorder.end_of_forward()
     grads: list[Any] = [None] * len(edges)
     if heads and wanted:
-        with torch._C._DisableAutocast(), recorder:
+        # autograd asks whether the sizes of tangents are those of the results.
+        with torch._C._DisableAutocast(), torch_questions.scope(symbols=False), recorder:
             ends = [edge for edge in edges if edge is not None]
             found = torch.autograd.grad(heads, ends, tangents, allow_unused=True)
         for i, grad in zip(wanted, found):

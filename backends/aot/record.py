@@ -39,6 +39,7 @@ from dynamo_lite.backends.aot.output_aliasing import alias_outputs
 from dynamo_lite.runtime import autocast, casts_inside
 from dynamo_lite.runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
 from dynamo_lite.runtime.storage_extent import storage_extent
+from dynamo_lite.symbols import torch_questions
 
 aten = torch.ops.aten
 Decompositions = dict[Any, Callable[..., Any]]
@@ -91,7 +92,8 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
     mode = fake_mode_of(gm, example_inputs)
     recorder = Recorder(mode, decompositions)
     recorder.add_inputs(gm, example_inputs)
-    with global_state_kept(), mode, torch._C._AutoDispatchBelowAutograd(), recorder:
+    answered = torch_questions.scope(symbols=False)
+    with answered, global_state_kept(), mode, torch._C._AutoDispatchBelowAutograd(), recorder:
         try:
             results = recorder.interpret(gm, example_inputs)
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as e:

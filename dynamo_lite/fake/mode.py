@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 import traceback
-import types
 from typing import Any, Iterator
 
 import torch
@@ -22,12 +20,11 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynamo_lite import torch_versions
-from dynamo_lite.fake import cache, casting, layers, overlap, quiet, refusals, running_sizes, symbolic
+from dynamo_lite.fake import cache, casting, layers, overlap, quiet, refusals, running_sizes, symbolic, torch_entry
 from dynamo_lite.fake import strides as stride_rules
 from dynamo_lite.fake.elements import KnownValues
 from dynamo_lite.runtime import raising
 from dynamo_lite.runtime.storage_extent import storage_extent
-from dynamo_lite.symbols import torch_questions
 from dynamo_lite.symbols.environment import Environment, NumbersAsked
 from dynamo_lite.symbols.nodes import hint_of
 
@@ -35,8 +32,6 @@ __all__ = ["FakeTensor", "TraceFakeMode", "have_elements"]
 
 # Sizes and strides.
 Layout = tuple[tuple[Any, ...], tuple[Any, ...]]
-# Behind `__torch_dispatch__` of torch's mode, which logs each TypeError with its traceback: see `fake.quiet`.
-_raw_dispatch = FakeTensorMode.dispatch
 
 
 def have_elements(operands: Any) -> bool:
@@ -50,22 +45,6 @@ _ASKS_FOR_NUMBERS = frozenset({torch.ops.aten.size.default, torch.ops.aten.numel
 
 # What c10/core/SymIntArrayRef.h says where it does not ask, but refuses symbols.
 _NO_SYMBOLS = "SymIntArrayRef expected to contain only concrete integers"
-
-
-class _StandIn:
-    """What FakeTensorMode reads from ``torch._dynamo`` while it dispatches."""
-
-    config = types.SimpleNamespace(_custom_ops_profile=None)
-
-    def __getattr__(self, name: str) -> Any:
-        # Somebody imports the real package during a dispatch: its own modules look each other up through torch.
-        real = sys.modules.get("torch._dynamo")
-        if real is None:
-            raise AttributeError(name)
-        return getattr(real, name)
-
-
-_CONFIG_STAND_IN = _StandIn()
 
 
 class _Converter(FakeTensorConverter):
@@ -91,7 +70,7 @@ class TraceFakeMode(FakeTensorMode):
     """
 
     def __init__(self, env: Environment | None = None) -> None:
-        _unwrap_reference_functions()
+        torch_entry.unwrap_reference_functions()
         TorchDispatchMode.__init__(self)
         self.allow_fallback_kernels = False
         self.propagate_real_tensors = False
@@ -369,8 +348,8 @@ class TraceFakeMode(FakeTensorMode):
             self._static = TraceFakeMode()
 
         def run() -> Any:
-            with _config_stand_in():
-                return _raw_dispatch(self, func, types, args, kwargs)
+            with torch_entry.scope():
+                return torch_entry.dispatch(self, func, types, args, kwargs)
 
         self.known.forget(list(overlap.written_by(func, args, kwargs)))
         return symbolic.dispatch(self, self._static, run, func, args, kwargs)
@@ -396,15 +375,16 @@ class TraceFakeMode(FakeTensorMode):
 
     def _dispatch_new(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         result: Any
-        with _config_stand_in():
+        with torch_entry.scope():
             if func in _CONTIGUOUS_LIKE:
                 first = args[_CONTIGUOUS_LIKE[func]]
                 like = {"dtype": first.dtype, "device": first.device}
-                result = _raw_dispatch(self, torch.ops.aten.empty.memory_format, types, (tuple(first.shape),), like)
+                shape = (tuple(first.shape),)
+                result = torch_entry.dispatch(self, torch.ops.aten.empty.memory_format, types, shape, like)
             elif self.known:
-                result = self.known.dispatch(self, _raw_dispatch, func, types, args, kwargs or {})
+                result = self.known.dispatch(self, torch_entry.dispatch, func, types, args, kwargs or {})
             else:
-                result = _raw_dispatch(self, func, types, args, kwargs or {})
+                result = torch_entry.dispatch(self, func, types, args, kwargs or {})
             places = layers.rule_of(func)
             if places is not None:
                 several = isinstance(result, tuple)
@@ -427,8 +407,8 @@ class TraceFakeMode(FakeTensorMode):
             strides = stride_rules.resized_strides(func, args, kwargs, out)
             if strides is not None and tuple(strides) != out.stride():
                 place = (out, tuple(out.shape), tuple(strides))
-                with _config_stand_in():
-                    _raw_dispatch(self, torch.ops.aten.as_strided_.default, types, place, {})
+                with torch_entry.scope():
+                    torch_entry.dispatch(self, torch.ops.aten.as_strided_.default, types, place, {})
         return result
 
     def _with_places(self, places: list[layers.Place | None], types: Any, parts: list[Any]) -> list[Any]:
@@ -437,7 +417,7 @@ class TraceFakeMode(FakeTensorMode):
             was = parts[at]
             if place is not None and place != (was.dtype, was.stride()):
                 like = {"dtype": place[0], "device": was.device}
-                parts[at] = _raw_dispatch(
+                parts[at] = torch_entry.dispatch(
                     self, torch.ops.aten.empty_strided.default, types, (tuple(was.shape), place[1]), like)
         return parts
 
@@ -452,13 +432,13 @@ class TraceFakeMode(FakeTensorMode):
         size = tuple(first.shape)
         if func in stride_rules.VIEWS:
             place = (args[0], size, tuple(strides), args[0].storage_offset())
-            return _raw_dispatch(self, torch.ops.aten.as_strided.default, types, place, {})
+            return torch_entry.dispatch(self, torch.ops.aten.as_strided.default, types, place, {})
 
         def made(part: FakeTensor) -> Any:
             if tuple(part.shape) != size:
                 return part
             like = {"dtype": part.dtype, "device": part.device}
-            return _raw_dispatch(self, torch.ops.aten.empty_strided.default, types, (size, tuple(strides)), like)
+            return torch_entry.dispatch(self, torch.ops.aten.empty_strided.default, types, (size, tuple(strides)), like)
 
         if isinstance(result, tuple):
             every = func in stride_rules.EVERY_RESULT
@@ -506,10 +486,9 @@ _CONTIGUOUS_LIKE = {
     torch.ops.aten.multilabel_margin_loss_backward.default: 1,
 }
 
-# Operators whose metadata rule is Python in torch, and others with the same rule in C++. The first Python rule that
-# runs makes torch import torch.distributed.tensor, 0.15 s that most small functions can be spared.
-_SAME_METADATA = {torch.ops.aten.relu.default: torch.ops.aten.neg.default}
-# Shifts by these names, whose rule in Python refuses operands of bools, and lets pass floats.
+# Operators in whose place the metadata rule of another one runs: shifts by these names, whose own rule, in Python,
+# refuses operands of bools, and lets pass floats.
+_SAME_METADATA: dict[Any, Any] = {}
 for _in_place in ("", "i"):
     for _name, _side in (("lshift", "left"), ("rshift", "right")):
         _shift = getattr(torch.ops.aten, f"bitwise_{_side}_shift{_in_place and '_'}")
@@ -531,63 +510,3 @@ _UNDECLARED_MUTATION = frozenset({
     torch.ops.aten.native_batch_norm.default, torch.ops.aten.cudnn_batch_norm.default,
     torch.ops.aten.miopen_batch_norm.default,
 })
-
-
-@contextlib.contextmanager
-def _stand_in_scope() -> Iterator[None]:
-    torch.__dict__["_dynamo"] = _CONFIG_STAND_IN
-    try:
-        with torch_questions.scope(symbols=False):
-            yield
-    finally:
-        # A real import during the dispatch replaces the attribute; then there is nothing to take back.
-        if torch.__dict__.get("_dynamo") is _CONFIG_STAND_IN:
-            del torch.__dict__["_dynamo"]
-
-
-def _config_stand_in() -> contextlib.AbstractContextManager[None]:
-    """While the dispatcher runs, ``torch._dynamo.config`` resolves to the few values it reads, and what it asks about
-    symbols is answered without sympy."""
-    if "_dynamo" in torch.__dict__:
-        return torch_questions.scope(symbols=False)
-    return _stand_in_scope()
-
-
-@functools.cache
-def _unwrap_reference_functions() -> int:
-    """Spares torch's reference implementations their wrapper's import of ``torch._dynamo``.
-
-    ``torch._disable_dynamo`` remembers on the wrapped function what to call; until then it imports. The references are
-    only reached here from inside a fake dispatch, where there is nothing to disable, so the function itself is the
-    answer.
-
-    Returns:
-        how many functions were marked.
-    """
-    import torch._decomp
-    import torch._refs
-    import torch._refs.fft
-    import torch._refs.linalg
-    import torch._refs.nn.functional
-    import torch._refs.special
-
-    refs = torch._refs
-    modules = (refs, refs.nn.functional, refs.special, refs.linalg, refs.fft, torch._decomp.decompositions)
-    tables = (torch._decomp.decomposition_table, torch._decomp.meta_table)
-    # Many stand in several of these.
-    spaces: list[dict[Any, Any]] = [*map(vars, modules), *tables]
-    candidates = {id(value): value for space in spaces for value in space.values()}
-    marked = 0
-    for function in candidates.values():
-        while isinstance(function, types.FunctionType):
-            # `__wrapped__` skips levels where wrappers copy each other's dictionaries; the closure tells the truth.
-            code, cells = function.__code__, function.__closure__
-            if not cells or "fn" not in code.co_freevars:
-                break
-            inner = cells[code.co_freevars.index("fn")].cell_contents
-            if code.co_filename == torch._compile.__file__ and isinstance(inner, types.FunctionType):
-                if getattr(inner, "__dynamo_disable", None) is None:
-                    inner.__dict__["__dynamo_disable"] = inner
-                    marked += 1
-            function = inner
-    return marked

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
+from torch._subclasses.fake_tensor import FakeTensor
 
+from dynamo_lite.fake.meta_kernels import symbolic_part
 from dynamo_lite.fake.plain_results import (
     NotKnown,
     Sizes,
@@ -45,10 +46,8 @@ def view_of(mode: Any, base: torch.Tensor, sizes: Sequence[Index], strides: Sequ
         offset: where it begins in the storage.
     """
     env = mode.env
-    with in_kernel_invocation_manager(mode):
-        view = aten.as_strided.default(
-            base, [symbolic_int(env, n) for n in sizes], [symbolic_int(env, n) for n in strides],
-            symbolic_int(env, offset))
+    view = symbolic_part(base, [symbolic_int(env, n) for n in sizes], [symbolic_int(env, n) for n in strides],
+                         symbolic_int(env, offset))
     return FakeTensor(mode, view, base.fake_device)  # type: ignore[attr-defined]
 
 

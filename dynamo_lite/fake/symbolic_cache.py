@@ -15,10 +15,11 @@ import functools
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager, no_dispatch
+from torch._subclasses.fake_tensor import FakeTensor, no_dispatch
 
 from dynamo_lite._guards import current_global_state
 from dynamo_lite.fake import cache
+from dynamo_lite.fake.meta_kernels import symbolic_part
 from dynamo_lite.symbols.nodes import IntNode, expression_of, symbolic_int
 
 
@@ -103,10 +104,7 @@ def remembered(mode: Any, key: Any, args: Any) -> Any:
     env = mode.env
     if offset is not None:
         ((size, strides, _, device),) = made
-        with in_kernel_invocation_manager(mode):
-            # Storage is not set as ``fake.cache`` does it: that asks whether the view is contiguous.
-            view = torch.ops.aten.as_strided.default(
-                args[0], _numbers(env, size), _numbers(env, strides), _numbers(env, (offset,))[0])
+        view = symbolic_part(args[0], _numbers(env, size), _numbers(env, strides), _numbers(env, (offset,))[0])
         return FakeTensor(mode, view, device)
     with no_dispatch():
         metas = [torch.empty_strided(_numbers(env, size), _numbers(env, strides), dtype=dtype, device="meta")

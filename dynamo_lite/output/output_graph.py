@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from .. import exc, log
 from ..continuation.node_lines import stack_of
-from ..fake import calls, casting, whole_calls
+from ..fake import calls, casting, torch_entry, whole_calls
 from ..fake.mode import TraceFakeMode, have_elements
 from ..guards import Guard, GuardSet
 from ..guards.memory import overlap_on_device
@@ -295,7 +295,7 @@ class OutputGraph:
         if made is not None:
             return made, False
         try:
-            with casting.as_around(mode), mode, mode.called_again(), log.phase("fake_tensors"):
+            with casting.as_around(mode), torch_entry.scope(), mode, mode.called_again(), log.phase("fake_tensors"):
                 if op == "call_method":
                     result = getattr(args[0], target)(*args[1:], **kwargs)
                 else:

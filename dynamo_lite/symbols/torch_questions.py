@@ -133,9 +133,11 @@ class _Questions(_StandIn):
 
 
 _questions = _Questions(NAME, ANSWERS)
+# Of both, rules import more than they ask of numbers.
 _sympy = _StandIn("sympy", {"Basic": _Expression})
+_functions = _StandIn("torch.utils._sympy.functions", {"Max": max})
 _lock = threading.RLock()
-_depths = {_questions: 0, _sympy: 0}
+_depths = {_questions: 0, _sympy: 0, _functions: 0}
 
 
 @contextlib.contextmanager
@@ -175,5 +177,5 @@ def _answering() -> Iterator[None]:
         if "sympy" in sys.modules:
             yield
         else:
-            with _in_place(_sympy):
+            with _in_place(_sympy), _in_place(_functions):
                 yield
