@@ -16,6 +16,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from typing import Any
@@ -77,10 +78,10 @@ def machine() -> dict[str, Any]:
 
 
 def run(workloads: list[str], systems: list[str], rounds: int, seconds: float, timeout: float) -> dict[str, Any]:
-    for package in ("dynamo_lite", "backends"):
-        # As the installation of a wheel does, torch's own too; where Python writes no bytecode, each process would else
-        # read all sources anew.
-        compileall.compile_dir(HERE.parent / package, quiet=1)
+    for folder in (HERE.parent / "dynamo_lite", HERE.parent / "backends", sysconfig.get_path("purelib")):
+        # As the installation of a wheel does, for torch and all that it imports, too: the first process of a system,
+        # and where Python writes no bytecode each one, would else read the sources. Some are templates, no Python.
+        compileall.compile_dir(folder, quiet=2, workers=0)
     described = machine()
     if described["load_before"] > 0.5:
         # Two threads that wait for each other lose a whole time slice to any third process: figures are then worthless.
