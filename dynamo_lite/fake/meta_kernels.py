@@ -83,8 +83,10 @@ def run(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _is_plain(mode: FakeTensorMode, x: Any) -> bool:
+    """Whether an alias is the same to a rule. In inference mode it is an inference tensor, outside it is none."""
     return (type(x) is FakeTensor and x.fake_mode is mode and x.constant is None and x.layout is torch.strided
-            and not x._has_symbolic_sizes_strides and not x.is_conj() and not x.is_neg() and not x.is_quantized)
+            and not x._has_symbolic_sizes_strides and not x.is_conj() and not x.is_neg() and not x.is_quantized
+            and x.is_inference() is torch.is_inference_mode_enabled())
 
 
 def _layout(x: torch.Tensor) -> tuple[Any, ...]:
