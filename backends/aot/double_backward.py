@@ -1,8 +1,8 @@
-"""Double backward: gradients that are differentiated themselves (``create_graph=True``) are autograd's own, of the
-captured graph, which is run again in eager.
+"""Double backward: gradients that are differentiated themselves (``create_graph=True``).
 
 The compiled backward pass has no backward pass. Where autograd asks for differentiable gradients, the captured graph is
-evaluated once more on its inputs, under autograd, which gives gradients of any order.
+evaluated once more on its inputs: under autograd, in eager, which gives gradients of any order; or, from the second
+time on, by a compiled graph that computes the gradients and has gradients of its own (``gradient_graph``).
 
 Invariant: the second run has the inputs, aliases and random numbers of the first, and writes to nothing that the
 program sees. Of inputs that the backward pass does not need, aliases are kept, which have the memory and the history of
@@ -19,13 +19,18 @@ import torch
 import torch.nn.functional as F
 from torch.fx import GraphModule, Node
 
-from dynamo_lite.backends.aot import ambient
+from dynamo_lite.backends.aot import ambient, ops
 from dynamo_lite.backends.aot.call_sizes import at_sizes
+from dynamo_lite.backends.aot.gradient_graph import Differentiate
 from dynamo_lite.backends.aot.graph import OutputAlias, ValueOutput
 from dynamo_lite.backends.aot.interface import Interface, Saved
 from dynamo_lite.runtime.storage_extent import storage_extent
 
 KeptInputs = list[Any]
+Gradients = Callable[..., tuple[Any, ...]]
+# From what differentiates, tensors like the gradients that come in, and of which inputs gradients are wanted, to a
+# compiled function of the graph's inputs and these gradients; None: there is none.
+CompileGradients = Callable[[Differentiate, Sequence["torch.Tensor | None"], tuple[int, ...]], "Gradients | None"]
 
 
 class _Alias(torch.autograd.Function):
@@ -47,7 +52,8 @@ class DoubleBackward:
     """
 
     def __init__(
-        self, run: Callable[..., Any], interface: Interface, saved: Saved, examples: list[Any], idle: frozenset[int]
+        self, run: Callable[..., Any], interface: Interface, saved: Saved, examples: list[Any], idle: frozenset[int],
+        compile_gradients: CompileGradients | None = None,
     ) -> None:
         self._run = run
         # Where nothing computed is saved, gradients depend on the saved inputs alone: others may have any values.
@@ -66,6 +72,11 @@ class DoubleBackward:
         self._written = {written.value: written.input for written in interface.written}
         self._grad = torch.is_grad_enabled()
         self._casting = ambient.casting()
+        plain = self._grad and not ambient.casts() and not interface.random and not interface.mutated
+        self._compile = compile_gradients if plain else None
+        self._compiled: dict[Any, Gradients | None] = {}
+        self._asked: set[Any] = set()
+        self.asked = False  # whether gradients have been asked for
 
     def keep_inputs(self, inputs: tuple[Any, ...]) -> KeptInputs:
         """What is kept of the inputs that are not saved, at entry of the graph."""
@@ -90,46 +101,72 @@ class DoubleBackward:
 
     def gradients(
         self, kept: KeptInputs, saved: Sequence[torch.Tensor], grads: tuple[torch.Tensor | None, ...],
-        sizes: Sequence[int] = (),
+        needed: Sequence[bool], sizes: Sequence[int] = (),
     ) -> tuple[Any, ...] | None:
-        """The gradient of each input, itself differentiable; None if it can't be had.
+        """The gradient of each input that needs one, itself differentiable; None if it can't be had.
 
         Args:
             kept: what `keep_inputs` gave.
             saved: the saved values.
             grads: of the results.
+            needed: for each input whether its gradient is asked for.
             sizes: what has been read of the call, by `Interface.sizes`.
         """
+        self.asked = True
         inputs = self._inputs(kept, saved, sizes)
         if inputs is None:
             return None
+        now = [None if g is None else in_layout(g, *at_sizes(self._layouts[i], sizes)) for i, g in enumerate(grads)]
+        wanted = tuple(i for i, v in enumerate(inputs) if needed[i] and isinstance(v, torch.Tensor) and v.requires_grad)
+        compiled = self._compiled_for(now, wanted)
+        if compiled is not None:
+            return self._placed(wanted, compiled(*inputs, *[g for g in now if g is not None]))
+        before = ambient.random_states()
+        if self._random:
+            ambient.set_random_states(kept[-1])
+        with ambient.casting_as(self._casting):
+            found = self._differentiated(inputs, grads, wanted, sizes)
+        drawn = not ambient.same_random_states(ambient.random_states(), before)
+        if drawn:
+            ambient.set_random_states(before)
+        return None if found is None or drawn and not self._random else self._placed(wanted, found)
+
+    def _placed(self, wanted: Sequence[int], found: Sequence[Any]) -> tuple[Any, ...]:
+        known = dict(zip(wanted, found))
+        return tuple(known.get(i) for i in range(self._count))
+
+    def _differentiated(
+        self, inputs: list[Any], grads: Sequence[torch.Tensor | None], wanted: Sequence[int], sizes: Sequence[int] = ()
+    ) -> tuple[Any, ...] | None:
         further = torch.is_grad_enabled()
         with torch.enable_grad():
             # Aliases, since one input may have been computed of another: the gradients are partial ones.
             own = [v.view_as(v) if isinstance(v, torch.Tensor) and v.requires_grad else v for v in inputs]
+            for i in wanted:
+                if not own[i].requires_grad:  # nothing behind it depends on these gradients
+                    own[i] = own[i].detach().requires_grad_()
             given = [own[i].clone() if i in self._mutated else own[i] for i in range(self._count)]
-        before = ambient.random_states()
-        if self._random:
-            ambient.set_random_states(kept[-1])
-        with ambient.casting_as(self._casting), torch.set_grad_enabled(self._grad):
+        with torch.set_grad_enabled(self._grad):
             results = self._run(*given)
-        drawn = not ambient.same_random_states(ambient.random_states(), before)
-        if drawn:
-            ambient.set_random_states(before)
-        if drawn and not self._random:
-            return None
         places = [i for i, grad in enumerate(grads) if grad is not None]
         heads = [self._value(i, given, results, sizes) for i in places]
         if any(head is None or not head.requires_grad for head in heads):
             return None
-        wanted = [i for i, v in enumerate(own) if isinstance(v, torch.Tensor) and v.requires_grad]
-        found = torch.autograd.grad(
+        return torch.autograd.grad(
             heads, [own[i] for i in wanted], [grads[i] for i in places],  # type: ignore[arg-type]
             create_graph=further, allow_unused=True)
-        made: list[Any] = [None] * self._count
-        for i, grad in zip(wanted, found):
-            made[i] = grad
-        return tuple(made)
+
+    def _compiled_for(
+        self, grads: Sequence[torch.Tensor | None], wanted: tuple[int, ...]
+    ) -> Gradients | None:
+        """The compiled gradients. What is asked for once is not worth compiling: the first time there are none."""
+        if self._compile is None or not torch.is_grad_enabled() or ambient.casts() or any(map(is_wrapped, grads)):
+            return None
+        key = wanted, *(None if g is None else g.requires_grad for g in grads)
+        if key in self._asked and key not in self._compiled:
+            self._compiled[key] = self._compile(self._differentiated, grads, wanted)
+        self._asked.add(key)
+        return self._compiled.get(key)
 
     def _value(
         self, index: int, inputs: list[Any], results: Sequence[Any], sizes: Sequence[int]
@@ -174,12 +211,18 @@ class DoubleBackward:
         return inputs
 
 
-def double_backward_of(gm: GraphModule, interface: Interface, saved: Saved) -> DoubleBackward:
-    """The double backward of a captured graph."""
+def double_backward_of(
+    gm: GraphModule, interface: Interface, saved: Saved, compile_gradients: CompileGradients | None = None
+) -> DoubleBackward:
+    """The double backward of a captured graph.
+
+    Args:
+        compile_gradients: called when gradients are asked for the second time.
+    """
     placeholders = gm.graph.find_nodes(op="placeholder")
     examples = [node.meta.get("example_value") for node in placeholders]
     idle = frozenset(i for i in interface.mutated if _is_idle(placeholders[i]) and _layout(examples[i], True))
-    return DoubleBackward(gm.forward, interface, saved, examples, idle)
+    return DoubleBackward(gm.forward, interface, saved, examples, idle, compile_gradients)
 
 
 _STATISTICS: dict[Any, tuple[int, int, int]] = {
@@ -222,3 +265,19 @@ def _any_values(
 ) -> torch.Tensor:
     flat = torch.ones(storage_extent(shape, stride), dtype=dtype, device=device)
     return flat.as_strided(shape, stride).requires_grad_(requires_grad)
+
+
+def is_wrapped(grad: torch.Tensor | None) -> bool:
+    functorch = torch._C._functorch
+    return grad is not None and (functorch.is_legacy_batchedtensor(grad) or functorch.is_functorch_wrapped_tensor(grad))
+
+
+def in_layout(grad: torch.Tensor, stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """An incoming gradient as the backward pass was compiled for it; it may come in any layout."""
+    if grad.is_conj() or grad.is_neg():
+        grad = grad.resolve_conj().resolve_neg()
+    if grad.dtype != dtype:
+        grad = grad.to(dtype)
+    if grad.stride() != stride or grad.layout != torch.strided:
+        grad = ops.copy_strided(grad.to_dense() if grad.layout != torch.strided else grad, stride)
+    return grad

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from dynamo_lite.backends.aot import ambient, ops
+from dynamo_lite.backends.aot import ambient
 from dynamo_lite.backends.aot.call_sizes import at_sizes, has_formulas
-from dynamo_lite.backends.aot.double_backward import DoubleBackward
+from dynamo_lite.backends.aot.double_backward import DoubleBackward, in_layout, is_wrapped
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
 from dynamo_lite.backends.aot.independence import IndependentResults, given_to_kernels, independent, unwritten
 from dynamo_lite.backends.aot.interface import Interface, Result, Saved, Written, at_call
@@ -47,6 +47,8 @@ def training_function(
     if not any(interface.differentiable):
         return _results(interface, _without_autograd(forward))
     apply = _autograd_function(interface, forward, saved, backward_for, checks, double_backward).apply
+    if double_backward is not None and not interface.mutated:
+        apply = _through_views(apply, double_backward)
     if interface.unreached:
         apply = _without(apply, interface.unreached)
     if not torch.is_grad_enabled():
@@ -141,6 +143,27 @@ def _without(apply: Call, places: tuple[int, ...]) -> Call:
     return run
 
 
+def _through_views(apply: Call, double_backward: DoubleBackward) -> Call:
+    """For a graph whose gradients are differentiated: which of them the engine asks for it tells of operations, but not
+    of leaves, so that each input becomes the result of one."""
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        if not double_backward.asked:
+            return apply(*inputs)
+        return apply(*[x.view_as(x) if isinstance(x, torch.Tensor) and x.requires_grad else x for x in inputs])
+
+    return run
+
+
+def _needed(ctx: Any) -> tuple[bool, ...]:
+    """Of which inputs gradients are asked for, as far as is known."""
+    if not ctx.tensors:
+        return tuple(ctx.needs_input_grad)
+    executed = torch._C._will_engine_execute_node
+    asked = {i for i, (node, _) in zip(ctx.tensors, ctx.next_functions) if node is not None and executed(node)}
+    return tuple(i in asked for i in range(len(ctx.needs_input_grad)))
+
+
 def _with_grad_mode(apply: Call) -> Call:
     """For a graph that is entered with grad mode off, and switches it on itself."""
 
@@ -193,6 +216,8 @@ def _autograd_function(
         def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
             if double_backward is not None:
                 ctx.kept = double_backward.keep_inputs(inputs)
+                views = double_backward.asked and not interface.mutated
+                ctx.tensors = [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)] if views else ()
             if sizes:
                 ctx.sizes = sizes.of(inputs)
             computed = forward(*inputs)
@@ -211,10 +236,11 @@ def _autograd_function(
                 check()
             given = tuple(grad is not None for grad in grads)
             # Gradients of a batch, which vmap asks for at once, have no memory that kernels could read.
-            call = None if torch.is_grad_enabled() or any(map(_is_wrapped, grads)) else backwards.get(given)
+            call = None if torch.is_grad_enabled() or any(map(is_wrapped, grads)) else backwards.get(given)
             if call is None and double_backward is not None:
                 known = ctx.saved_tensors if sources else ()
-                found = double_backward.gradients(ctx.kept, known, grads, ctx.sizes if sizes else ())
+                found = double_backward.gradients(
+                    ctx.kept, known, grads, _needed(ctx), ctx.sizes if sizes else ())
                 if found is not None:
                     return found
             call = call or backwards.required(given)
@@ -226,7 +252,7 @@ def _autograd_function(
             if sizes:
                 given_to_call += ctx.sizes
             now = at_sizes(layouts, ctx.sizes) if sizes else layouts
-            given_to_call += [_in_layout(g, *now[i]) for i, g in enumerate(grads) if g is not None]
+            given_to_call += [in_layout(g, *now[i]) for i, g in enumerate(grads) if g is not None]
             if not torch.is_grad_enabled():
                 return _call_backward(call, given_to_call)
             with torch.no_grad():
@@ -274,11 +300,6 @@ def _saved_tensors(
     return tensors, tensors
 
 
-def _is_wrapped(grad: torch.Tensor | None) -> bool:
-    functorch = torch._C._functorch
-    return grad is not None and (functorch.is_legacy_batchedtensor(grad) or functorch.is_functorch_wrapped_tensor(grad))
-
-
 def backward_checks(gm: GraphModule) -> list[Callable[[], None]]:
     """What the calls of user's functions in a captured graph have to check before their gradients are computed."""
     return [check for node in gm.graph.nodes if node.op == "call_function"
@@ -297,16 +318,3 @@ def _marked(grad: torch.Tensor) -> torch.Tensor:
     """The gradient, whose own gradient is an error."""
     error = torch._C._functions.DelayedError(NO_DOUBLE_BACKWARD.encode(), 1)
     return error(grad.detach().requires_grad_())
-
-
-def _in_layout(grad: torch.Tensor, stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """An incoming gradient as the backward pass was compiled for it; it may come in any layout."""
-    if grad.is_conj() or grad.is_neg():
-        grad = grad.resolve_conj().resolve_neg()
-    if grad.dtype != dtype:
-        grad = grad.to(dtype)
-    if grad.stride() != stride or grad.layout != torch.strided:
-        grad = ops.copy_strided(grad.to_dense() if grad.layout != torch.strided else grad, stride)
-    return grad
-
-

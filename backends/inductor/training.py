@@ -6,7 +6,7 @@ two whose nodes have the same names.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,8 +15,9 @@ from torch.fx import GraphModule
 from dynamo_lite import exc, log
 from dynamo_lite.backends.aot import ambient
 from dynamo_lite.backends.aot.call_sizes import fix, has_symbols
-from dynamo_lite.backends.aot.double_backward import double_backward_of
+from dynamo_lite.backends.aot.double_backward import CompileGradients, double_backward_of
 from dynamo_lite.backends.aot.functional import CannotCut, CannotFunctionalize
+from dynamo_lite.backends.aot.gradient_graph import Differentiate, gradient_graph
 from dynamo_lite.backends.aot.gradients import static_twins
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.interface import Interface, Saved
@@ -116,7 +117,8 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
         # Now, since what is decided about symbols has to be guarded.
         built = compile_backward(interface.differentiable)
         ready += [built] if built is not None else []
-    double_backward = double_backward_of(gm, interface, saved)
+    gradients = recording.gradients_by(route) if not interface.sizes and not backward_checks(gm) else None
+    double_backward = double_backward_of(gm, interface, saved, gradients)
     run = training_function(interface, call, saved, compile_backward, backward_checks(gm), double_backward)
     return _Trained(run, call, interface.mutated, bool(interface.written))
 
@@ -144,6 +146,24 @@ class _Recording:
                 raise
             self._examples = _with_sizes_fixed(self._gm, self._examples, e)
             return self._record()
+
+    def gradients_by(self, route: Route) -> CompileGradients:
+        """Compiles gradients that can be differentiated."""
+
+        def compile_gradients(
+            differentiate: Differentiate, grads: Sequence[Any], wanted: tuple[int, ...]
+        ) -> Call | None:
+            with torch.set_grad_enabled(self._grad), ambient.casting_as(self._casting):
+                try:
+                    graph, examples = gradient_graph(self._gm, self._examples, differentiate, grads, wanted)
+                    return compile_training(graph, examples, route, None)
+                except Exception as e:
+                    signal_handlers.pass_on(e)
+                    reason = f"{type(e).__name__}: {str(e).partition(chr(10))[0]}"
+                    log.artifact("fallbacks").info("differentiable gradients are computed in eager: %s", reason)
+                    return None
+
+        return compile_gradients
 
     def again(self, given: tuple[bool, ...], interface: Interface, saved: Saved, names: str) -> AtenGraph | None:
         """The backward graph for the gradients of some results; None if it would hold for sizes only that the graph's
