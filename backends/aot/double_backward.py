@@ -76,7 +76,11 @@ class DoubleBackward:
         self._compile = compile_gradients if plain else None
         self._compiled: dict[Any, Gradients | None] = {}
         self._asked: set[Any] = set()
-        self.asked = False  # whether gradients have been asked for
+        self._by_views = False  # from the first request on, unless the graph writes to inputs
+
+    def views_among(self, inputs: tuple[Any, ...]) -> list[int]:
+        """The places of tensors, if the graph is entered by views of them; else none."""
+        return [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)] if self._by_views else []
 
     def keep_inputs(self, inputs: tuple[Any, ...]) -> KeptInputs:
         """What is kept of the inputs that are not saved, at entry of the graph."""
@@ -112,7 +116,7 @@ class DoubleBackward:
             needed: for each input whether its gradient is asked for.
             sizes: what has been read of the call, by `Interface.sizes`.
         """
-        self.asked = True
+        self._by_views = not self._mutated
         inputs = self._inputs(kept, saved, sizes)
         if inputs is None:
             return None

@@ -47,7 +47,7 @@ def training_function(
     if not any(interface.differentiable):
         return _results(interface, _without_autograd(forward))
     apply = _autograd_function(interface, forward, saved, backward_for, checks, double_backward).apply
-    if double_backward is not None and not interface.mutated:
+    if double_backward is not None:
         apply = _through_views(apply, double_backward)
     if interface.unreached:
         apply = _without(apply, interface.unreached)
@@ -148,7 +148,7 @@ def _through_views(apply: Call, double_backward: DoubleBackward) -> Call:
     of leaves, so that each input becomes the result of one."""
 
     def run(*inputs: Any) -> tuple[Any, ...]:
-        if not double_backward.asked:
+        if not double_backward.views_among(inputs):
             return apply(*inputs)
         return apply(*[x.view_as(x) if isinstance(x, torch.Tensor) and x.requires_grad else x for x in inputs])
 
@@ -215,9 +215,7 @@ def _autograd_function(
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
             if double_backward is not None:
-                ctx.kept = double_backward.keep_inputs(inputs)
-                views = double_backward.asked and not interface.mutated
-                ctx.tensors = [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)] if views else ()
+                ctx.kept, ctx.tensors = double_backward.keep_inputs(inputs), double_backward.views_among(inputs)
             if sizes:
                 ctx.sizes = sizes.of(inputs)
             computed = forward(*inputs)
@@ -239,8 +237,7 @@ def _autograd_function(
             call = None if torch.is_grad_enabled() or any(map(is_wrapped, grads)) else backwards.get(given)
             if call is None and double_backward is not None:
                 known = ctx.saved_tensors if sources else ()
-                found = double_backward.gradients(
-                    ctx.kept, known, grads, _needed(ctx), ctx.sizes if sizes else ())
+                found = double_backward.gradients(ctx.kept, known, grads, _needed(ctx), ctx.sizes if sizes else ())
                 if found is not None:
                     return found
             call = call or backwards.required(given)
