@@ -129,6 +129,7 @@ def record_joint(
             joint.sizes = sizes_of(example_inputs)
             _refuse_what_differs_in_tracing(joint)
             _backward_part(joint, recorder, edges, bases, given)
+            _refuse_meta(joint)
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as e:
             raise CannotFunctionalize(f"{type(e).__name__.removesuffix('Exception')}: {e}") from e
     return joint
@@ -198,6 +199,14 @@ def _refuse_what_differs_in_tracing(joint: JointGraph) -> None:
         empty = node.target in _OTHER_EMPTY_GRADIENT and node.args[0].meta["val"].numel() == 0
         if node.target in _OTHER_GRADIENT_LAYOUT or empty:
             raise CannotFunctionalize(f"gradients of {node.target} are laid out otherwise in tracing")
+
+
+def _refuse_meta(joint: JointGraph) -> None:
+    """Where a gradient is zero, autograd may make it on the device that C++ knows of tensors without data."""
+    devices = [{n.meta["val"].device.type for n in nodes if isinstance(n.meta.get("val"), torch.Tensor)}
+               for nodes in (joint.forward, joint.graph.nodes)]
+    if "meta" in devices[1] - devices[0]:
+        raise CannotFunctionalize("a gradient that autograd makes without data")
 
 
 def _owned(results: tuple[Any, ...], recorder: Recorder) -> tuple[Any, ...]:
