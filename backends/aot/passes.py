@@ -74,7 +74,7 @@ def keeps_its_place(target: Any) -> bool:
 
 def is_random(node: Node) -> bool:
     """Whether a call draws from a random generator."""
-    target = node.target
+    target = node.target.op if isinstance(node.target, ops.Functionalized) else node.target
     if not isinstance(target, torch._ops.OpOverload):
         return isinstance(target, ops.RandomFill)
     return torch.Tag.nondeterministic_seeded in target.tags and _draws(node)
