@@ -76,11 +76,12 @@ class DoubleBackward:
         self._compile = compile_gradients if plain else None
         self._compiled: dict[Any, Gradients | None] = {}
         self._asked: set[Any] = set()
-        self._by_views = False  # from the first request on, unless the graph writes to inputs
+        # Whether the graph is entered by views of its inputs: from the first request on, unless it writes to inputs.
+        self.by_views = False
 
     def views_among(self, inputs: tuple[Any, ...]) -> list[int]:
         """The places of tensors, if the graph is entered by views of them; else none."""
-        return [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)] if self._by_views else []
+        return [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)] if self.by_views else []
 
     def keep_inputs(self, inputs: tuple[Any, ...]) -> KeptInputs:
         """What is kept of the inputs that are not saved, at entry of the graph."""
@@ -116,15 +117,16 @@ class DoubleBackward:
             needed: for each input whether its gradient is asked for.
             sizes: what has been read of the call, by `Interface.sizes`.
         """
-        self._by_views = not self._mutated
+        self.by_views = not self._mutated
         inputs = self._inputs(kept, saved, sizes)
         if inputs is None:
             return None
-        now = [None if g is None else in_layout(g, *at_sizes(self._layouts[i], sizes)) for i, g in enumerate(grads)]
         wanted = tuple(i for i, v in enumerate(inputs) if needed[i] and isinstance(v, torch.Tensor) and v.requires_grad)
-        compiled = self._compiled_for(now, wanted)
+        if not wanted:
+            return (None,) * self._count
+        compiled = self._compiled_for(grads, wanted)
         if compiled is not None:
-            return self._placed(wanted, compiled(*inputs, *[g for g in now if g is not None]))
+            return self._placed(wanted, compiled(*inputs, *[g for g in self._as_compiled(grads) if g is not None]))
         before = ambient.random_states()
         if self._random:
             ambient.set_random_states(kept[-1])
@@ -168,9 +170,13 @@ class DoubleBackward:
             return None
         key = wanted, *(None if g is None else g.requires_grad for g in grads)
         if key in self._asked and key not in self._compiled:
-            self._compiled[key] = self._compile(self._differentiated, grads, wanted)
+            self._compiled[key] = self._compile(self._differentiated, self._as_compiled(grads), wanted)
         self._asked.add(key)
         return self._compiled.get(key)
+
+    def _as_compiled(self, grads: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """Incoming gradients in the layouts of the values; of a graph without symbols."""
+        return [None if g is None else in_layout(g, *self._layouts[i]) for i, g in enumerate(grads)]
 
     def _value(
         self, index: int, inputs: list[Any], results: Sequence[Any], sizes: Sequence[int]
@@ -272,6 +278,7 @@ def _any_values(
 
 
 def is_wrapped(grad: torch.Tensor | None) -> bool:
+    """Whether a gradient is one of ``torch.func``'s, without memory of its own."""
     functorch = torch._C._functorch
     return grad is not None and (functorch.is_legacy_batchedtensor(grad) or functorch.is_functorch_wrapped_tensor(grad))
 

@@ -148,7 +148,7 @@ def _through_views(apply: Call, double_backward: DoubleBackward) -> Call:
     of leaves, so that each input becomes the result of one."""
 
     def run(*inputs: Any) -> tuple[Any, ...]:
-        if not double_backward.views_among(inputs):
+        if not double_backward.by_views:
             return apply(*inputs)
         return apply(*[x.view_as(x) if isinstance(x, torch.Tensor) and x.requires_grad else x for x in inputs])
 

@@ -133,7 +133,7 @@ class _Questions(_StandIn):
 
 
 _questions = _Questions(NAME, ANSWERS)
-# Of both, rules import more than they ask of numbers.
+# Rules import these two modules; where sizes are numbers, they use no more of them than these names.
 _sympy = _StandIn("sympy", {"Basic": _Expression})
 _functions = _StandIn("torch.utils._sympy.functions", {"Max": max})
 _lock = threading.RLock()
