@@ -1,9 +1,12 @@
-"""One measurement, in a process of its own: first call, calls after it, memory, difference from eager; JSON on stdout.
+"""A process that measures one system on one workload: first call, calls after it, memory, difference from eager.
 
-    python benchmarks/measure.py WORKLOAD SYSTEM SECONDS
+    python benchmarks/measure.py WORKLOAD SYSTEM
 
-`run.py` starts these. The order matters: the first call comes before anything else runs torch operations of the
-workload, and memory is looked at after the timing, because the profiler slows calls down.
+`run.py` starts these. The process makes the first call and writes what it found as a line of JSON. For each line that
+it then reads, a number of seconds, it times calls for so long and writes another; at the end of its input it writes the
+last one. So several systems take turns, and whoever is not asked sleeps. The order matters: the first call comes before
+anything else runs torch operations of the workload, and memory is looked at after the timing, because the profiler
+slows calls down.
 """
 import collections.abc
 import json
@@ -11,7 +14,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -46,30 +49,28 @@ def time_calls(call: Callable[[], Any], seconds: float) -> dict[str, float]:
     """Seconds per call: the median of samples, each long enough for the clock, over about the time given; and the
     page faults of a call, which say how much memory the process had given back to the system and got again.
 
+    The first tenth of the time, and at least one call, is not counted: another process may have had the caches.
     `faults` is the median over the samples: malloc's heap grows in one call of a hundred or so, mostly an early one, by
     thousands of faults that the others do not have. `faults_mean` counts them too."""
     start = time.perf_counter()
-    warm = 0
-    while warm < 3 or (time.perf_counter() - start < seconds / 4 and warm < 10_000):
+    took = 0.0
+    while not took or time.perf_counter() - start < seconds / 10:
+        before = time.perf_counter()
         call()
-        warm += 1
-    t = time.perf_counter()
-    call()
-    inner = max(1, min(10_000, int(2e-3 / max(time.perf_counter() - t, 1e-7))))
+        took = time.perf_counter() - before
+    inner = max(1, min(10_000, int(2e-3 / max(took, 1e-7))))
     samples: list[float] = []
     faults: list[float] = []
     start = time.perf_counter()
-    while len(samples) < 5 or (time.perf_counter() - start < seconds and len(samples) < 5_000):
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    while len(samples) < 3 or (time.perf_counter() - start < seconds and len(samples) < 5_000):
+        before_faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         t = time.perf_counter()
         for _ in range(inner):
             call()
         samples.append((time.perf_counter() - t) / inner)
-        faults.append((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / inner)
-    samples.sort()
+        faults.append((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before_faults) / inner)
     return {"faults": statistics.median(faults), "faults_mean": statistics.mean(faults),
-            "median": statistics.median(samples), "best": samples[0], "p90": samples[int(len(samples) * 0.9)],
-            "calls": len(samples) * inner}
+            "median": statistics.median(samples), "best": min(samples), "calls": len(samples) * inner}
 
 
 def peak_of_call(call: Callable[[], Any]) -> int:
@@ -85,7 +86,8 @@ def peak_of_call(call: Callable[[], Any]) -> int:
     return peak
 
 
-def measure(workload: str, system_name: str, seconds: float) -> dict[str, Any]:
+def measure(workload: str, system_name: str, turns: Iterable[float]) -> Iterator[dict[str, Any]]:
+    """The first call's figures; those of calls for each number of seconds; memory, and the difference once more."""
     system = SYSTEMS[system_name]
     torch.manual_seed(0)
     opaque_by(system.disable)
@@ -106,15 +108,24 @@ def measure(workload: str, system_name: str, seconds: float) -> dict[str, Any]:
         report = system.report()
         error = largest_difference(first, results(fn))
         del first
-        result = {
-            "first_call": first_call,
-            "call": time_calls(call, seconds),
+        warm_up(call)
+        yield {"first_call": first_call, "report": report}
+        for seconds in turns:
+            yield time_calls(call, seconds)
+        yield {
             "error": max(error, largest_difference(results(compiled), results(fn))),
             "peak_call": peak_of_call(call),
             "peak_process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            "report": report,
         }
-    return result
+
+
+def warm_up(call: Callable[[], Any], seconds: float = 0.5) -> None:
+    """Calls for some time, three at least: a training step's optimizer is compiled, malloc has its memory."""
+    start = time.perf_counter()
+    calls = 0
+    while calls < 3 or (time.perf_counter() - start < seconds and calls < 10_000):
+        call()
+        calls += 1
 
 
 def step_of(compile_: Callable[[Any], Any], model: Any, args: Any, kwargs: Any,
@@ -144,4 +155,5 @@ def gradients(model: torch.nn.Module, call: Callable[..., torch.Tensor], args: A
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1], sys.argv[2], float(sys.argv[3]))))
+    for figures in measure(sys.argv[1], sys.argv[2], map(float, sys.stdin)):
+        print(json.dumps(figures), flush=True)

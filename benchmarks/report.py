@@ -5,6 +5,7 @@
 import json
 import math
 import pathlib
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -55,10 +56,6 @@ def table(results: dict[str, Any]) -> str:
     lines = ["| workload | " + " | ".join(f"{title}: {names}" for title, names in columns) + " |",
              "|---" + "|---:" * len(columns) + "|"]
     for workload, rows in results["rows"].items():
-        eager = rows.get("eager", {}).get("call")
-        for row in rows.values():
-            if eager and "call" in row:
-                row["speed"] = eager / row["call"]
         lines.append("| " + " | ".join([
             results["titles"][workload],
             _cells(rows, compilers, "cold", _seconds), _cells(rows, compilers, "warm", _seconds),
@@ -70,7 +67,11 @@ def table(results: dict[str, Any]) -> str:
         f"{m['cpu']}, {m['processors']} processors, {m['threads']} threads; torch {m['torch']}, Python {m['python']}; "
         f"{m['date']}; {results['rounds']} processes for each figure, all settings default, float32, "
         "gradients in the training steps only. First call: empty cache, imports of the compiler included. "
-        "Next process: cache kept. Page faults: the median of calls after the first, the most of any process.")]
+        "Next process: cache kept. Speed: the median of ratios of turns that lie beside each other, a call: of times. "
+        "Page faults: the median of calls after the first, the most of any process.")]
+    means = geometric_means(results)
+    if means:
+        lines += ["", means]
     failures = [f"- {results['titles'][w]}, {s}: {row['failed']}" for w, rows in results["rows"].items()
                 for s, row in rows.items() if "failed" in row]
     if failures:
@@ -78,14 +79,32 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def geometric_means(results: dict[str, Any]) -> str:
+    """dynamo_lite against torch.compile over all rows that both have, and the largest spread; nothing if there is none.
+
+    The speed of one against the other is the quotient of their speeds against eager."""
+    pairs = [(rows["torch.compile"], rows["dynamo_lite"]) for rows in results["rows"].values()
+             if all("speed" in rows.get(s, {}) for s in ("torch.compile", "dynamo_lite"))]
+    pairs = [(theirs, ours) for theirs, ours in pairs if theirs["speed"] and ours["speed"]]
+    if not pairs:
+        return ""
+    against = [ours["speed"] / theirs["speed"] for theirs, ours in pairs]
+    text = (f"Against torch.compile, in geometric mean of {len(pairs)} rows: "
+            f"first call 1/{_mean([theirs['cold'] / ours['cold'] for theirs, ours in pairs]):.1f} of its time")
+    if all(theirs["warm"] and ours["warm"] for theirs, ours in pairs):
+        text += f", next process 1/{_mean([theirs['warm'] / ours['warm'] for theirs, ours in pairs]):.1f}"
+    return (f"{text}, a call {_mean(against):.2f} times as fast; at least {min(against):.2f} times on every row, and "
+            f"{min(ours['speed'] for _, ours in pairs):.2f} times eager's speed. Processes of dynamo_lite differ by "
+            f"{max(ours['spread'] for _, ours in pairs):.0%} at most against eager's beside them, in the middle by "
+            f"{statistics.median(ours['spread'] for _, ours in pairs):.0%}.")
+
+
+def _mean(values: list[float]) -> float:
+    return math.exp(statistics.mean(map(math.log, values)))
+
+
 def _bars(results: dict[str, Any], system: str, key: str) -> list[float]:
-    values = []
-    for rows in results["rows"].values():
-        value = rows[system].get(key)
-        if key == "call" and value:
-            value = rows.get("eager", {}).get("call", math.nan) / value
-        values.append(value or math.nan)
-    return values
+    return [rows[system].get(key) or math.nan for rows in results["rows"].values()]
 
 
 def plot(results: dict[str, Any], path: pathlib.Path) -> None:
@@ -98,7 +117,7 @@ def plot(results: dict[str, Any], path: pathlib.Path) -> None:
     titles = [results["titles"][name] for name in results["rows"]]
     compilers = [s for s in results["systems"] if s != "eager"]
     panels = [("first call, empty cache", "cold", "{:g} s"), ("first call, next process", "warm", "{:g} s"),
-              ("speed of a call, eager = 1", "call", "{:g}x")]
+              ("speed of a call, eager = 1", "speed", "{:g}x")]
     fig, axes = plt.subplots(1, len(panels), figsize=(15, 0.45 * len(titles) + 2), sharey=True, squeeze=False)
     height = 0.8 / max(1, len(compilers))
     for axis, (title, key, form) in zip(axes[0], panels):
@@ -111,7 +130,7 @@ def plot(results: dict[str, Any], path: pathlib.Path) -> None:
         low, high = axis.get_xlim()
         axis.set_xlim(min(low, 0.1), max(high, 10))
         axis.xaxis.set_major_formatter(lambda value, _, form=form: form.format(value))
-        if key == "call":
+        if key == "speed":
             axis.axvline(1, color="black", linewidth=0.8)
         axis.grid(axis="x", alpha=0.3)
     axes[0][0].set_yticks([i + height / 2 for i in range(len(titles))], titles, fontsize=8)

@@ -2,12 +2,12 @@
 import json
 import pathlib
 import subprocess
-import sys
 
 import coverage
 import coverage_build
 import generate
 import measure
+import processes
 import pytest
 import report
 import run
@@ -70,27 +70,48 @@ def test_a_system_that_takes_longer_than_the_limit_has_no_row(monkeypatch):
 
 def test_time_and_memory_of_a_call():
     times = measure.time_calls(lambda: None, 0.02)
-    assert 0 < times["best"] <= times["median"] <= times["p90"] < 1e-4
+    assert 0 < times["best"] <= times["median"] < 1e-4 and times["calls"] >= 3
     x = torch.ones(1000)
     # Two tensors at a time, and what the numbers take.
     assert 8000 <= measure.peak_of_call(lambda: (x + 1) * 2) < 8100
 
 
-def sample(call):
-    return {"first_call": 2.0, "call": {"median": call, "faults": 1.6}, "error": 1e-7, "peak_call": 2048,
-            "peak_process": 1, "report": {}}
+def sample(*calls, first=2.0):
+    return {"first_call": first, "turns": [{"median": call, "faults": 1.6} for call in calls], "error": 1e-7,
+            "peak_call": 2048, "peak_process": 1, "report": {}}
+
+
+def test_speed_is_a_ratio_of_turns_beside_each_other():
+    # The machine is twice as slow in the second round, and four times in its last turn.
+    eager = [sample(1e-6, 1e-6, 1e-6), sample(2e-6, 2e-6, 4e-6)]
+    ours = [sample(5e-7, 5e-7, 5e-7), sample(1e-6, 1e-6, 2e-6, first=0.5)]
+    row = run.combine(ours, eager)
+    assert row["speed"] == 2 and row["spread"] == 0 and row["cold"] == 2 and row["warm"] == 0.5
+    assert row["call"] == pytest.approx(7.5e-7)
+    slower = [sample(5e-7, 5e-7, 5e-7), sample(2e-6, 2e-6, 4e-6)]
+    assert run.combine(slower, eager)["spread"] == 1
+    assert run.combine([{"failed": "no"}], eager[:1]) == {"failed": "no"}
+    alone = run.combine(ours, [])
+    assert alone["speed"] is None and alone["spread"] is None and alone["call"] == row["call"]
 
 
 def test_table_and_readme(tmp_path):
-    rows = {"add_4": {"eager": run.combine([sample(2e-6), sample(4e-6), sample(3e-6)]),
-                      "torch.compile": run.combine([sample(6e-6), {**sample(6e-6), "first_call": 0.5}]),
-                      "dynamo_lite": run.combine([{"failed": "ValueError: no"}])}}
-    results = {"machine": run.machine(), "rounds": 3, "seconds": 1.0, "titles": {"add_4": "x + y"},
+    eager = [sample(2e-6), sample(4e-6), sample(3e-6)]
+    rows = {"add_4": {"eager": run.combine(eager, eager),
+                      "torch.compile": run.combine([sample(4e-6), sample(8e-6, first=0.5)], eager),
+                      "dynamo_lite": run.combine([{"failed": "ValueError: no"}], eager)},
+            "mul_4": {"eager": run.combine(eager, eager),
+                      "torch.compile": run.combine([sample(4e-6), sample(8e-6, first=0.5)], eager),
+                      "dynamo_lite": run.combine([sample(1e-6, first=0.5), sample(1e-6, first=0.25)], eager)}}
+    results = {"machine": run.machine(), "rounds": 3, "seconds": 1.0, "titles": {"add_4": "x + y", "mul_4": "x * y"},
                "systems": ["eager", "torch.compile", "dynamo_lite"], "rows": rows}
     table = report.table(json.loads(json.dumps(results)))
     assert ("| x + y | 2.00 s / failed | 0.50 s / failed | 3.00 us / 6.00 us / failed | 0.50x / failed "
             "| 2.0 KB / 2.0 KB / failed | 2 / 2 / failed | 1e-07 / failed |") in table
     assert "- x + y, dynamo_lite: ValueError: no" in table
+    assert ("in geometric mean of 1 rows: first call 1/4.0 of its time, next process 1/2.0, a call 6.00 times as fast; "
+            "at least 6.00 times on every row, and 3.00 times eager's speed. Processes of dynamo_lite differ by 100%"
+            ) in table
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
     report.insert(table, readme)
@@ -112,12 +133,22 @@ def test_workloads_can_be_built(name):
     assert results and all(r.requires_grad == (WORKLOADS[name].optimizer is not None) for r in results)
 
 
-def test_a_measurement_in_a_process():
-    p = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "measure.py"), "chain8_100", "eager", "0.01"],
-                       capture_output=True, text=True)
-    assert p.returncode == 0, p.stderr
-    result = json.loads(p.stdout.splitlines()[-1])
-    assert result["error"] == 0 and result["call"]["median"] > 0 and result["peak_process"] > result["peak_call"] > 0
+def test_systems_take_turns(tmp_path):
+    found = run.one_round("chain8_100", ["eager", "onnxruntime"], 0.01, tmp_path, timeout=120)
+    result = found["eager"]
+    assert result["error"] == 0 and result["peak_process"] > result["peak_call"] > 0
+    assert len(result["turns"]) == run.TURNS and all(turn["median"] > 0 for turn in result["turns"])
+    # Only modules are exported: the process has ended with that error, and the other goes on.
+    assert "failed" in found["onnxruntime"] and "Error" in found["onnxruntime"]["failed"]
+
+
+def test_a_process_that_does_not_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "HERE", tmp_path)
+    (tmp_path / "measure.py").write_text("import time\ntime.sleep(60)\n")
+    measurement = processes.Measurement("chain8_100", "eager", tmp_path, timeout=0.2)
+    with pytest.raises(processes.Failed, match="took longer than"):
+        measurement.answer()
+    assert measurement._process.poll() is not None
 
 
 def test_rows_of_the_coverage_page():
