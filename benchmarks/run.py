@@ -107,7 +107,8 @@ def machine() -> dict[str, Any]:
     cpu = platform.processor()
     info = pathlib.Path("/proc/cpuinfo")
     if info.exists():
-        told = dict(map(str.strip, line.split(":", 1)) for line in info.read_text().splitlines() if ":" in line)
+        pairs = (line.partition(":") for line in info.read_text().splitlines())
+        told = {key.strip(): value.strip() for key, _, value in pairs}
         cpu = told.get("model name", cpu)
         if "cpu family" in told:
             # A cloud's names, such as "AMD EPYC", do not tell which.
