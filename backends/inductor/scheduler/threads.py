@@ -41,6 +41,8 @@ MAX_PANEL = 64
 BLOCK, STRIP_SLACK = 48, 8
 # The fewest rows of a strip of ``panels.h``.
 LEAST_STRIP = 4
+# So many columns of a kernel fill most of the narrowest vector of ``packed.h``.
+WIDE_KERNEL = 3
 # Packing of the left operand is to cost at most this part of its products, if there are columns enough: a bound on the
 # loss, whatever packing costs here.
 PACKING_SHARE = 0.02
@@ -112,6 +114,9 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         # Of the sizes only the batch's may be a symbol.
         rows, depth = _number(volume(contraction.rows)), _number(contraction.depth)
         planes = im2col_planes(right, rows, info)
+        group = _windows_at_once(contraction, right, planes, info) // info.panel if sized else 0
+        if group:
+            return _packed(contraction, threads, group, info.costs.pack_columns, info)
         # The places of all taps come first.
         slot = _rounded(depth, MAX_LANES) + _rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
         by_rows = sized and _by_rows(contraction, threads, planes.cost, info)
@@ -128,7 +133,12 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         few = threads > 1 and _number(volume(contraction.columns)) <= info.near_pixels
         by_rows = _by_rows(contraction, threads, 0, info, _foreign(contraction, threads, info) if few else 1.0)
         return WorkSharing(by_rows, threads, _rounded(_number(contraction.depth), MAX_LANES), direct=True)
-    packing = info.costs.pack_lines if right.line == 1 else info.costs.pack_columns
+    return _packed(
+        contraction, threads, group, info.costs.pack_lines if right.line == 1 else info.costs.pack_columns, info)
+
+
+def _packed(contraction: Contraction, threads: int, group: int, packing: float, info: TargetInfo) -> WorkSharing:
+    """A product whose right operand is packed at so much an element, and the left one for so many panels if any."""
     again = _packed_again(contraction, threads, group * info.panel, info) if group else 1.0
     by_rows = _by_rows(contraction, threads, packing, info, again)
     rows, depth = _number(volume(contraction.rows)), _number(contraction.depth)
@@ -140,6 +150,21 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         return WorkSharing(by_rows, threads, (piece + kept + MAX_LANES) * MAX_PANEL, kept)
     slot = (piece + (kept if kept else BLOCK)) * group * info.panel + MAX_LANES + _left_block(info)
     return WorkSharing(by_rows, threads, _rounded(slot, MAX_PANEL), kept, group=group, chunk=chunk_depth(info))
+
+
+def _windows_at_once(contraction: Contraction, right: Patches, planes: Im2colPlanes, info: TargetInfo) -> int:
+    """For how many columns the left operand is packed where windows are packed in panels as they stand in the image; 0
+    where that does not pay: windows that overlap are packed from planes, which hold each element of the image once.
+
+    A window's columns are packed as neighbouring elements of a matrix's columns are, if they fill most of a vector."""
+    if any(right.padding) or right.dilation[1] != 1 or right.kernel[1] < WIDE_KERNEL:
+        return 0
+    columns = _columns_at_once(contraction, info)
+    if not columns:
+        return 0
+    cost, saved = _packing_left(contraction, info)
+    rows = _number(volume(contraction.rows))
+    return columns if info.costs.pack_columns + rows * (cost / columns - saved) < planes.cost else 0
 
 
 def chunk_depth(info: TargetInfo) -> int:

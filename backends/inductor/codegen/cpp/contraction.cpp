@@ -82,7 +82,8 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
     const Contraction& c = *contraction;
     const Windows& w = c.windows;
     const i64 batches = c.batches[0] * c.batches[1] * c.batches[2];
-    const bool windows = w.channels > 0;
+    // Windows are read from planes, or packed as a matrix is.
+    const bool windows = w.channels > 0 && !c.group;
     const Planes planes = windows ? planes_of(w) : Planes{};
     // Columns side by side: of windows in lines of `pitch`, of which some may be beyond the results', computed and dropped.
     const bool lines = windows && w.out_height > 1;

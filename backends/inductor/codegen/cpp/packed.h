@@ -1,10 +1,40 @@
 // The loops of a product of two matrices both of which are packed: the right operand's panels first, then block after block of the left one's rows,
-// each for as many panels as are side by side. A panel's results leave while the next one's products are computed.
+// each for as many panels as are side by side. A convolution's windows are a matrix, too, whose columns are packed from the image. A panel's results leave while the next one's products are computed.
+// Windows whose taps all see the image: each vector has a tap's neighbouring columns of one window, and a tile of windows is transposed.
+template <int L> static void pack_windows(const Windows& w, const float* image, i64 first, i64 k, i64 depth, int columns, float* to) {
+    const i64 taps = w.kernel_h * w.kernel_w, end = k + depth;
+    i64 at[panel];
+    for (int c = 0; c < panel; ++c) {
+        const i64 column = first + (c < columns ? c : columns - 1);
+        at[c] = column / w.out_width * w.stride_h * w.width + column % w.out_width * w.stride_w;
+    }
+    vec<float, L> tile[L];
+    for (i64 some; k < end; k += some, to += some * panel) {
+        const i64 channel = k / taps, y = k % taps / w.kernel_w, x = k % w.kernel_w;
+        const float* const line = image + (channel * w.height + y * w.dilation_h) * w.width + x;
+        some = least(w.kernel_w - x, end - k);
+        for (i64 i = 0; i < some; i += L) {
+            const int own = (int)least(some - i, L);
+            for (int c = 0; c < columns; c += L) {
+#pragma GCC unroll 16
+                for (int j = 0; j < L; ++j) tile[j] = own == L ? load<L>(line + i + at[c + j], full()) : load<L>(line + i + at[c + j], own);
+                swap_blocks<L, 1>(tile);
+#pragma GCC unroll 16
+                for (int j = 0; j < L; ++j)
+                    if (j < own) store<L>(to + (i + j) * panel + c, tile[j], full());
+            }
+        }
+    }
+}
 static void pack_panel(const Contraction& c, i64 across, i64 p, i64 k, i64 depth, float* to) {
     const i64 first = p % across * panel;
     const int columns = (int)least(panel, c.columns - first);
     const float* from = c.right.p + at_batch(c, c.right, p / across) + first * c.right.line + k * c.right.depth;
-    if (c.right.line == 1) pack_lines(from, c.right.depth, depth, columns, to);
+    if (c.windows.channels > 0) {
+        if (CL > 8 && c.windows.kernel_w > 8) pack_windows<CL>(c.windows, from, first, k, depth, columns, to);
+        else if (CL > 4 && c.windows.kernel_w > 4) pack_windows<(CL > 4 ? 8 : 4)>(c.windows, from, first, k, depth, columns, to);
+        else pack_windows<4>(c.windows, from, first, k, depth, columns, to);
+    } else if (c.right.line == 1) pack_lines(from, c.right.depth, depth, columns, to);
     else if (c.right.depth == 1) pack_columns(from, c.right.line, depth, columns, to);
     else pack_elements(from, c.right.line, c.right.depth, depth, columns, to);
 }

@@ -241,11 +241,57 @@ static bool visited(i64 which, i64 taps, i64 stride, i64 dilation) {
         if (k * dilation % stride == which) return true;
     return false;
 }
+// So many windows, `stride` apart, of which each sees so many neighbouring columns, each column's in a plane of its own: transposed in tiles.
+// At least L windows; nothing is stored beyond them.
+template <int L> static void split_windows(const float* from, i64 stride, i64 columns, i64 windows, i64 apart, float* to) {
+    vec<float, L> tile[L];
+    for (i64 k = 0; k < columns; k += L) {
+        const int own = (int)least(columns - k, L);
+        for (i64 x = 0; x < windows; x += L) {
+            const i64 at = least(x, windows - L);  // the last ones, some of them a second time
+            if (own == L) load_tile<L>(tile, from + at * stride + k, stride, full(), full());
+            else load_tile<L>(tile, from + at * stride + k, stride, own, full());
+#pragma GCC unroll 16
+            for (int j = 0; j < L; ++j)
+                if (j < own) store<L>(to + (k + j) * apart + at, tile[j], full());
+        }
+    }
+}
+// The planes of one class of rows where the stride is wide and the kernel's columns are neighbours: all columns of a window at once.
+constexpr i64 wide_stride = 3;
+static void split_far(const Windows& w, const Planes& planes, const float* image, i64 y0, i64 lines, i64 x0, i64 down, float* to) {
+    const i64 columns = least(planes.across, w.kernel_w), left = x0 * w.stride_w - w.pad_w, apart = planes.each;
+    // Windows [first, last) see the image alone.
+    const i64 first = left < 0 ? least((w.stride_w - 1 - left) / w.stride_w, planes.width) : 0, room = w.width - left - columns;
+    const i64 last = room < 0 ? first : least(room / w.stride_w + 1, planes.width), some = last - first;
+    for (i64 y = y0; y < y0 + lines; ++y, to += planes.width) {
+        const i64 in_y = y * w.stride_h + down - w.pad_h;
+        const bool seen = in_y >= 0 && in_y < w.height;
+        const float* const from = image + in_y * w.width + left;
+        const bool tiles = seen && some >= 4;
+        if (tiles) {
+            const float* const at = from + first * w.stride_w;
+            if (CL > 8 && columns > 8 && some >= CL) split_windows<CL>(at, w.stride_w, columns, some, apart, to + first);
+            else if (CL > 4 && columns > 4 && some >= 8) split_windows<(CL > 4 ? 8 : 4)>(at, w.stride_w, columns, some, apart, to + first);
+            else split_windows<4>(at, w.stride_w, columns, some, apart, to + first);
+        }
+        for (i64 k = 0; k < columns; ++k)
+            for (i64 x = 0; x < planes.width; ++x) {
+                if (tiles && x == first) x = last;
+                if (x >= planes.width) break;
+                const i64 column = left + x * w.stride_w + k;
+                to[k * apart + x] = seen && column >= 0 && column < w.width ? from[x * w.stride_w + k] : 0;
+            }
+    }
+}
 // Lines [y0, y0 + lines) of the planes of one channel, from column x0 on; behind the last plane there is slack for whole vectors.
 static void im2col(const Windows& w, const Planes& planes, const float* image, i64 y0, i64 lines, i64 x0, float* to) {
-    for (i64 down = 0; down < planes.down; ++down)
+    const bool far = w.stride_w >= wide_stride && w.dilation_w == 1 && least(planes.across, w.kernel_w) >= wide_stride;
+    for (i64 down = 0; down < planes.down; ++down) {
+        const bool seen = visited(down, w.kernel_h, w.stride_h, w.dilation_h);
+        if (seen && far) split_far(w, planes, image, y0, lines, x0, down, to);
         for (i64 across = 0; across < planes.across; ++across, to += planes.each) {
-            if (!visited(down, w.kernel_h, w.stride_h, w.dilation_h) || !w.copies && !visited(across, w.kernel_w, w.stride_w, w.dilation_w)) continue;
+            if (!seen || far || !w.copies && !visited(across, w.kernel_w, w.stride_w, w.dilation_w)) continue;
             // Where column 0 is in the image.
             const i64 left = x0 * w.stride_w + across * (w.copies ? w.dilation_w : 1) - w.pad_w;
             const SplitLines split(-left, w.width - left, w.stride_w, planes.width);
@@ -256,6 +302,7 @@ static void im2col(const Windows& w, const Planes& planes, const float* image, i
                 else split.copy<false>(image + in_y * w.width + left, line);
             }
         }
+    }
 }
 // Where a tap is in one direction, from one tap to the next.
 struct Place {
