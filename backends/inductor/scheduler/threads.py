@@ -153,10 +153,9 @@ def _packed(contraction: Contraction, threads: int, group: int, packing: float, 
 
 
 def _windows_at_once(contraction: Contraction, right: Patches, planes: Im2colPlanes, info: TargetInfo) -> int:
-    """For how many columns the left operand is packed where windows are packed in panels as they stand in the image; 0
-    where that does not pay: windows that overlap are packed from planes, which hold each element of the image once.
-
-    A window's columns are packed as neighbouring elements of a matrix's columns are, if they fill most of a vector."""
+    """For how many columns the left operand is packed where windows are packed in panels from the image, as a matrix's
+    columns are; 0 where that does not pay. It does where windows overlap little: planes would hold what several see
+    but once."""
     if any(right.padding) or right.dilation[1] != 1 or right.kernel[1] < WIDE_KERNEL:
         return 0
     columns = _columns_at_once(contraction, info)

@@ -1,4 +1,6 @@
 """Convolutions and pooling as generated code: values against eager in double, layouts, fusion behind them."""
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -92,6 +94,17 @@ CONVOLUTIONS = {
     "1x1, nine beyond": (lambda x, w: conv2(x, w), R(1, 600, 5, 5), R(50, 600, 1, 1)),
     "1x1, lines a page apart": (lambda x, w: conv2(x, w), R(1, 600, 32, 32), R(20, 600, 1, 1)),
     "1x1, lines in the same places": (lambda x, w: conv2(x, w), R(1, 70, 64, 128), R(20, 70, 1, 1)),
+    "patches, 16x16": (lambda x, w, b: conv2(x, w, b, 16).flatten(2).relu(), R(2, 3, 96, 83), R(99, 3, 16, 16), R(99)),
+    "patches, 4x4": (lambda x, w, b: conv2(x, w, b, 4), R(2, 3, 57, 62), R(96, 3, 4, 4), R(96)),
+    "patches, cut in a line": (lambda x, w: conv2(x, w, None, 14), R(2, 3, 70, 71), R(50, 3, 14, 14)),
+    "patches with gaps": (lambda x, w: conv2(x, w, None, (6, 7)), R(1, 8, 80, 82), R(60, 8, 3, 5)),
+    "patches of a line": (lambda x, w: conv1(x, w, None, 20), R(2, 8, 3001), R(90, 8, 20)),
+    "patches in groups": (lambda x, w: conv2(x, w, None, 5, 0, 1, 2), R(2, 8, 60, 60), R(120, 4, 5, 5)),
+    "patches that overlap": (lambda x, w: conv2(x, w, None, 3), R(1, 8, 60, 47), R(60, 8, 5, 5)),
+    "7x7, stride 4": (lambda x, w, b: conv2(x, w, b, 4, 3), R(2, 3, 63, 90), R(32, 3, 7, 7), R(32)),
+    "4x4, stride 3": (lambda x, w: conv2(x, w, None, 3, 2), R(1, 12, 40, 19), R(20, 12, 4, 4)),
+    "9x17, stride 5": (lambda x, w: conv2(x, w, None, 5, (4, 20), (2, 1)), R(1, 3, 60, 41), R(9, 3, 9, 17)),
+    "3x3, stride 4, narrow": (lambda x, w: conv2(x, w, None, 4, 1), R(2, 9, 40, 14), R(20, 9, 3, 3)),
     "mean over the image": (lambda x, w: conv2(x, w, None, 1, 1).mean((2, 3)), R(1, 16, 7, 7), R(64, 16, 3, 3)),
     "of a slice": (lambda x, w: conv2(x[:, 3:11], w, None, 1, 1), R(2, 16, 14, 14), R(24, 8, 3, 3)),
     "of part of an image": (lambda x, w: conv2(x[:, :, 3:11, 2:], w, None, 1, 1), R(2, 16, 14, 14), R(24, 16, 3, 3)),
@@ -110,10 +123,28 @@ def test_convolutions(name):
     "19 results, 1x1", "depthwise, 7x7", "depthwise, dilated", "depthwise of many small ones", "few rows",
     "few rows, narrow", "few rows, stride 2", "few rows in groups", "few rows, deep", "wide gaps between lines",
     "strips of an image", "strips of an image, stride 2", "strips of a line", "1x1, four results beyond vectors",
-    "1x1, one beyond", "depthwise, 3x3, stride 2, large"])
+    "1x1, one beyond", "depthwise, 3x3, stride 2, large", "patches, 16x16", "patches, 4x4", "patches, cut in a line",
+    "patches with gaps", "7x7, stride 4", "9x17, stride 5"])
 def test_narrower_vectors(name, simd):
     with dynamo_lite.config.patch(cpp_simd=simd):
         check(*CONVOLUTIONS[name])
+
+
+@pytest.mark.parametrize("simd", ["auto", "scalar"])
+@pytest.mark.parametrize("name, packs", [
+    ("patches, 16x16", True), ("patches, 4x4", True), ("patches, cut in a line", True), ("patches with gaps", True),
+    ("patches of a line", True), ("patches in groups", True), ("patches that overlap", True), ("7x7, stride 4", False)])
+def test_windows_may_be_packed_as_a_matrix_is(name, packs, simd):
+    fn, *args = CONVOLUTIONS[name]
+    for saved in (1e-6, 0.5):
+        dynamo_lite.reset()
+        with dynamo_lite.config.patch(cpp_simd=simd, target={"streamed_left": saved, "left_columns": 3.0}):
+            check(fn, *args)
+            compiled = dynamo_lite.compile(fn)
+            with torch.no_grad():
+                compiled(*args)
+        (group,) = re.findall(r"c.group = (\d+)", dynamo_lite.generated_code(compiled))
+        assert (int(group) > 0) == (packs and saved == 0.5)
 
 
 def test_what_a_line_shares_is_computed_once_for_all_lines():
