@@ -2,22 +2,34 @@
 // each for as many panels as are side by side. A convolution's windows are a matrix, too, whose columns are packed from the image. A panel's results leave while the next one's products are computed.
 // Windows whose taps all see the image: each vector has a tap's neighbouring columns of one window, and a tile of windows is transposed.
 template <int L> static void pack_windows(const Windows& w, const float* image, i64 first, i64 k, i64 depth, int columns, float* to) {
-    const i64 taps = w.kernel_h * w.kernel_w, end = k + depth;
+    const i64 end = k + depth;
+    const float* const last = image + w.channels * w.height * w.width - L;  // where a whole vector is still of the image
     i64 at[panel];
     for (int c = 0; c < panel; ++c) {
         const i64 column = first + (c < columns ? c : columns - 1);
         at[c] = column / w.out_width * w.stride_h * w.width + column % w.out_width * w.stride_w;
     }
+    // Taps side by side are a line's; lines lie too far apart for the processor to fetch them by itself.
+    const auto line_of = [=, &w](i64 n) { return image + (n / w.kernel_h * w.height + n % w.kernel_h * w.dilation_h) * w.width; };
+    const int apart = (int)(fetched / least(w.stride_w, fetched));
     vec<float, L> tile[L];
     for (i64 some; k < end; k += some, to += some * panel) {
-        const i64 channel = k / taps, y = k % taps / w.kernel_w, x = k % w.kernel_w;
-        const float* const line = image + (channel * w.height + y * w.dilation_h) * w.width + x;
+        const i64 number = k / w.kernel_w, x = k % w.kernel_w;
+        const float* const line = line_of(number) + x;
         some = least(w.kernel_w - x, end - k);
+        if ((number + ahead) * w.kernel_w < end) {
+            const float* const next = line_of(number + ahead);
+            for (int c = 0; c < columns; c += apart) __builtin_prefetch(next + at[c]);
+        }
         for (i64 i = 0; i < some; i += L) {
             const int own = (int)least(some - i, L);
             for (int c = 0; c < columns; c += L) {
+                const float* const from = line + i;
+                if (own == L || from + at[c + L - 1] <= last)
 #pragma GCC unroll 16
-                for (int j = 0; j < L; ++j) tile[j] = own == L ? load<L>(line + i + at[c + j], full()) : load<L>(line + i + at[c + j], own);
+                    for (int j = 0; j < L; ++j) tile[j] = load<L>(from + at[c + j], full());
+                else
+                    for (int j = 0; j < L; ++j) tile[j] = load<L>(from + at[c + j], own);
                 swap_blocks<L, 1>(tile);
 #pragma GCC unroll 16
                 for (int j = 0; j < L; ++j)
