@@ -80,6 +80,21 @@ def test_group_norm_and_prod(check_many, data):
     )
 
 
+@pytest.mark.parametrize("channels", [8, 13, 32, 70])
+def test_long_sums_of_short_rows(channels, check_many, data, build, in_cpp):
+    """A loop of fewer vectors than an accumulator has copies: neighbouring rows have one each, and as many additions
+    follow one another as elsewhere."""
+    x = data.random(2, 2 * channels, 37, 41).to(memory_format=torch.channels_last)
+    groups = lambda x: F.group_norm(x, 2)
+    extremes = lambda x: x.view(2, 2, -1, 37, 41).amax((2, 3, 4))
+    check_many([("group_norm", groups, [x]), ("amax", extremes, [x])], LOOSE)
+    large = (x + 1000).contiguous(memory_format=torch.channels_last)
+    sums = lambda x: x.view(2, 2, -1, 37, 41).sum((2, 3, 4))
+    error = (build(sums, [large]).call(large)[0].double() - sums(large.double())).abs().max()
+    assert error <= 2 * (sums(large).double() - sums(large.double())).abs().max() + 1e-3
+    assert ("for_lanes4<1>" in build(groups, [x]).program.source.split("KERNEL", 1)[-1]) == (channels < 32)
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bool])
 def test_reductions_of_integers(dtype, check_many, data):
     names = ["sum", "sum -1", "sum 0", "amax", "amin", "max", "max -1"] + (
@@ -165,9 +180,9 @@ def test_gradients_of_normalizations(check_many, data):
 
 
 def test_sums_over_a_short_loop_inside_of_a_long_one(check_many, build, in_cpp):
-    """The cascade takes what 16 turns of the long loop have added."""
+    """The cascade takes what 64 turns of the long loop have added, 16 in each copy of the accumulator."""
     cases = [(f"{shape} {n}", lambda x, n=n: (x[:, :, :n].sum((1, 2)), x[:, :, :n].square().mean((1, 2))),
               [torch.rand(shape)]) for shape in ((3, 700, 40), (2, 33, 9), (1, 5, 300)) for n in (3, 8, 12)]
     check_many(cases, LOOSE)
     source = build(lambda x: x[:, :, :8].sum((1, 2)), [torch.randn(3, 700, 40)]).program.source.split("KERNEL")[-1]
-    assert "chunk += 16" in source
+    assert "chunk += 64" in source

@@ -205,3 +205,12 @@ def test_rows_are_shared_by_what_an_element_after_the_other_costs(build, in_cpp)
     assert "share_loop(" in build(lambda x: x.cumsum(1), [x]).program.source.split("KERNEL")[-1]
     kernel = build(lambda x: x + 1, [x]).program.source.split("KERNEL")[-1]
     assert "share_loop(" not in kernel and "parallel(" not in kernel
+
+
+@pytest.mark.parametrize("rows", [2, 3, 7])
+def test_few_long_rows_are_shared_too(build, in_cpp, rows):
+    """Nothing inside a scan can be: each row is a thread's."""
+    x = torch.randn(rows, 2 * current().grain(False) // (rows * 4))
+    built = build(lambda x: x.cumsum(1), [x])
+    assert "share_loop(" in built.program.source.split("KERNEL")[-1]
+    assert torch.equal(built.call(x)[0], x.cumsum(1))

@@ -106,7 +106,9 @@ class CppKernel(ScanBody, ColumnSums):
     def _is_long_outer(self) -> bool:
         outer = self._serial_outer()
         volume = ix.product(v.size for v in outer)
-        return bool(outer) and (not isinstance(volume, int) or volume >= MIN_OUTER_PARALLEL)
+        # Threads can't share a scan's own loop.
+        least = 2 if all(stage.scan for stage in self.kernel.stages) else MIN_OUTER_PARALLEL
+        return bool(outer) and (not isinstance(volume, int) or volume >= least)
 
     def _shared_loop(self) -> None:
         """A kernel that is one shared loop."""
@@ -501,7 +503,14 @@ class CppKernel(ScanBody, ColumnSums):
         of additions is longer than elsewhere."""
         if len(rest) != 1 or not any(a.cascade for a in accumulators) or not isinstance(rest[0].size, int):
             return 1
+        if self._is_short(rest[0], accumulators, along):
+            return CHAIN * accumulators[0].copies // -(-rest[0].size // self.L)
         return CHAIN // max(-(-rest[0].size * CHAIN // self._chunk(along, accumulators[0].copies)), 1)
+
+    def _is_short(self, v: ix.Var, accumulators: list[Accumulator], along: bool) -> bool:
+        """Whether a loop has too few vectors for all copies of the accumulators: turns of the loop around it have one
+        each."""
+        return along and accumulators[0].copies > 1 and isinstance(v.size, int) and v.size < 4 * self.L
 
     def _rows_in_chunks(
         self, stage: Stage, loops: tuple[ix.Var, ...], accumulators: list[Accumulator], along: bool,
@@ -510,24 +519,30 @@ class CppKernel(ScanBody, ColumnSums):
         v, last = loops
         name, (begin, end) = self._name(v), bounds
         self.open(f"for (i64 chunk = {begin}; chunk < {end}; chunk += {rows})")
-        self.open(f"for (i64 {name} = chunk; {name} < least(chunk + {rows}, {end}); ++{name})")
+        short = self._is_short(last, accumulators, along)
+        if short:
+            self.open_lanes(f"for_lanes4<1>(chunk, least(chunk + {rows}, {end})", f"const i64 {name}, auto, auto k")
+        else:
+            self.open(f"for (i64 {name} = chunk; {name} < least(chunk + {rows}, {end}); ++{name})")
         before = self.scope()
         self._emit(stage, frozenset((last,)))
-        self._last_loop(stage, last, accumulators, along, "0", self._size(last))
+        self._last_loop(stage, last, accumulators, along, "0", self._size(last), "k.n" if short else None)
         self.emitted = before
-        self.close()
+        self.close("});" if short else "}")
         for a in accumulators:
             self.text(a.end_of_chunk())
         self.close()
 
     def _last_loop(
-        self, stage: Stage, v: ix.Var, accumulators: list[Accumulator], along: bool, begin: str, end: str
+        self, stage: Stage, v: ix.Var, accumulators: list[Accumulator], along: bool, begin: str, end: str,
+        copy: str | None = None,
     ) -> None:
+        """The vector loop; ``copy``: that of the accumulators, if it is the same for all vectors."""
         name = self._name(v)
         before = self.scope()
-        slot = "0"
+        slot = copy or "0"
         once = "_once" if self._cost(stage) >= MIN_LONG_COST else ""
-        if along and accumulators and accumulators[0].copies == 4:
+        if along and accumulators and accumulators[0].copies == 4 and copy is None:
             self.open_lanes(f"for_lanes4<L>({begin}, {end}", f"const i64 {name}, auto m, auto k")
             slot = "k.n"
         elif along and not accumulators and self._is_heavy(stage, v):
