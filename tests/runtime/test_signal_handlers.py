@@ -6,6 +6,7 @@ import importlib
 import signal
 
 import pytest
+import thorough
 import torch
 
 import dynamo_lite
@@ -77,8 +78,9 @@ def fn(x, n):
     return y @ y.t(), z
 
 
-@pytest.mark.parametrize("cls", [Late, TimeoutError, RuntimeError])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place, cls", [
+    (place, cls) for turn, place in enumerate(PLACES)
+    for cls in thorough.share([Late, TimeoutError, RuntimeError], turn, 3)])
 def test_what_a_handler_raises_reaches_the_program(interrupt, tmp_path, place, cls):
     dynamo_lite.reset()
     log.reset_counters()

@@ -38,7 +38,7 @@ def test_exact(check_many, data, name, dtype):
     cases = []
     turns = len(name) + dtype.itemsize + dtype.is_floating_point
     for turn, shape in enumerate(SHAPES[:: 1 if dtype in (torch.float32, torch.float16, torch.int64) else 2], turns):
-        for layout, laid in thorough.share(list(LAYOUTS.items()), turn):
+        for layout, laid in thorough.share(list(LAYOUTS.items()), turn, 3):
             x = data.random(*shape, dtype=dtype, scale=1.2)
             made = laid(x)
             cases += [(f"{shape} {layout} {d}", lambda x, d=d, laid=laid: SCANS[name](laid(x), d), [x])
