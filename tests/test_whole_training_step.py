@@ -166,7 +166,7 @@ def run(step, make_inputs, model, steps=STEPS):
 
 
 def steps():
-    """Each variant of the MLP with one optimizer, every other one of a larger model too; models and optimizers by turns.
+    """Each variant of the MLP with one optimizer, every other one of a larger model; models and optimizers by turns.
     DYNAMO_LITE_TESTS=all: all of them with both."""
     for number, variant in enumerate(VARIANTS):
         for place, build in enumerate(MODELS):

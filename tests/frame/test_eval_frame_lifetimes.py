@@ -295,9 +295,9 @@ def test_calls_leave_reference_counts_as_they_were(monkeypatch):
 def test_pythons_own_tests_pass_with_every_frame_hooked(turn, how):
     # Debian's Python comes with libregrtest and without the tests.
     pytest.importorskip("test.test_with", reason="this Python comes without its tests")
-    modules = "generators coroutines exceptions with contextlib weakref call functools asyncgen raise super enum".split()
+    names = "generators coroutines exceptions with contextlib weakref call functools asyncgen raise super enum".split()
     # Most goes through the hook's own call in the last way: of the others half each.
-    modules = modules if how == "copy" else thorough.share(modules, turn)
+    modules = names if how == "copy" else thorough.share(names, turn)
     script = os.path.join(os.path.dirname(extensions_alone.__file__), "hooked_cpython.py")
     command = [sys.executable, script, how, *("test_" + m for m in modules)]
     p = subprocess.run(command, capture_output=True, text=True, timeout=280)
