@@ -52,8 +52,8 @@ Statement = Union[Store, Accumulate]
 @dataclasses.dataclass(slots=True)
 class Stage:
     """Loops and what they do. If ``tiled``, the last two loops go together over square tiles: some loads are contiguous
-    along
-    the last but one, and are transposed in registers.
+    along the last but one, and are transposed in registers. Of a scan, its own loop and the kernel's last outer one do:
+    loads and stores are contiguous along its own.
 
     A stage that is ``ordered`` writes into parts of a buffer, maybe at one place twice; threads share its last loop if
     that leads to different places (``free``), its first one if each of its iterations writes to a range of its own

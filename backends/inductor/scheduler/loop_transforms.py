@@ -62,11 +62,35 @@ def transform_scan_loops(builder: Builder, kernel: Kernel) -> Kernel:
     contiguous = any(isinstance(s, Store) and ix.coefficient(s.index, best) == 1 for s in kernel.statements() if best)
     long = best is not None and (not isinstance(best.size, int) or best.size >= MIN_VECTOR)
     cost = sum(OPS[n.op].cost for n in walk([s.value for s in kernel.statements()]) if n.op in OPS)
-    if best is not None and (contiguous or long and cost >= MIN_SCATTERED_COST):
+    tiled = best is not None and not contiguous and _goes_in_tiles(kernel, best)
+    if best is not None and (contiguous or tiled or long and cost >= MIN_SCATTERED_COST):
         kernel.outer = (*(v for v in kernel.outer if v is not best), best)
         kernel.vector_outer = True
+        kernel.stages[0].tiled = tiled
     kernel.inplace = _takeovers(kernel)
     return kernel
+
+
+def _goes_in_tiles(kernel: Kernel, rows: ix.Var) -> bool:
+    """Whether a kernel is one scan along lines of memory, of which several, ``rows``, can be taken side by side: lines
+    are read and written in tiles, whose columns are the vectors of an iteration."""
+    if len(kernel.stages) != 1 or len(kernel.stages[0].inner) != 1 or kernel.scratch:
+        return False
+    (stage,) = kernel.stages
+    (v,) = stage.inner
+    if any(isinstance(w.size, int) and w.size < MIN_TILED for w in (rows, v)):
+        return False
+    for s in stage.statements:
+        if isinstance(s, Store) and not (
+            s.buffer and s.value.op != "update" and s.value.dtype is not torch.bool and _is_line(s.index, v, rows)):
+            return False
+    loads = [n for n in walk([s.value for s in stage.statements]) if n.op == "load"]
+    return all(is_transposed(n, v, rows) or v not in n.vars and not n.args for n in loads)
+
+
+def _is_line(index: ix.Index, v: ix.Var, rows: ix.Var) -> bool:
+    """Whether memory is contiguous along ``v`` and strided along ``rows``."""
+    return ix.coefficient(index, v) == 1 and ix.coefficient(index, rows) not in (0, 1, None)
 
 
 def indices_of(statements: Sequence[Statement]) -> list[ix.Index]:
@@ -321,7 +345,7 @@ def is_transposed(n: Node, u: ix.Var, v: ix.Var) -> bool:
     """Whether a load is contiguous along ``u`` and strided along ``v``."""
     if n.op != "load" or ix.coefficient(n.attr[1], u) != 1 or n.args:
         return False
-    return ix.coefficient(n.attr[1], v) not in (0, 1, None)
+    return ix.coefficient(n.attr[1], v) not in (0, 1, None)  # as _is_line
 
 
 # ---------------------------------------------------------------- memory

@@ -103,7 +103,7 @@ def test_what_surrounds_it(check_many, data):
 def test_one_vector_loop_where_memory_is_contiguous(build, data, in_cpp):
     source = build(lambda x: x.cumsum(0), [data.random(50, 40)]).program.source
     assert "for_lanes<L>(0, 40" in source
-    source = build(lambda x: x.cumsum(1), [data.random(50, 40)]).program.source
+    source = build(lambda x: x.cumsum(1), [data.random(5, 40)]).program.source
     assert "for_lanes<L>(" not in source.split("KERNEL")[-1]
 
 
@@ -201,7 +201,7 @@ def test_dear_values_of_symbolic_lengths(data):
 
 def test_rows_are_shared_by_what_an_element_after_the_other_costs(build, in_cpp):
     """Of so many elements, a body as short that runs in vectors is not worth a second thread."""
-    x = torch.randn(64, 2 * current().grain(False) // (64 * 6))
+    x = torch.randn(7, 2 * current().grain(False) // (7 * 6))
     assert "share_loop(" in build(lambda x: x.cumsum(1), [x]).program.source.split("KERNEL")[-1]
     kernel = build(lambda x: x + 1, [x]).program.source.split("KERNEL")[-1]
     assert "share_loop(" not in kernel and "parallel(" not in kernel
@@ -214,3 +214,30 @@ def test_few_long_rows_are_shared_too(build, in_cpp, rows):
     built = build(lambda x: x.cumsum(1), [x])
     assert "share_loop(" in built.program.source.split("KERNEL")[-1]
     assert torch.equal(built.call(x)[0], x.cumsum(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.uint8])
+@pytest.mark.parametrize("shape", [(8, 8), (19, 45), (3, 33, 70), (40, 9)])
+def test_lines_side_by_side_are_read_and_written_in_tiles(check_many, data, in_cpp, dtype, shape):
+    """The bits are those of one line after the other, as eager has them."""
+    x = data.random(*shape, dtype=dtype, scale=1.2)
+    y = data.random(*shape[:-1], 1, dtype=dtype)
+    wide = data.random(*shape[:-1], 2 * shape[-1], dtype=dtype)
+    cases = [(name, lambda x, f=f: f(x, -1), [x]) for name, f in SCANS.items() if name != "logcumsumexp"]
+    cases += [
+        ("of two", lambda x, y: (x + y).cumsum(-1), [x, y]),
+        ("part of lines", lambda w: w[..., 3:-2].cumsum(-1), [wide]),
+        ("what follows", lambda x, y: x.cumsum(-1) * 2 + y, [x, y]),
+        ("compared", lambda x: x.cumsum(-1) > 1, [x]),
+        ("every other", lambda w: w[..., ::2].cumsum(-1), [wide]),
+    ]
+    source = check_many(cases, interpreted=dtype is torch.float32).program.source
+    assert source.split("KERNEL", 1)[-1].count("store_tile<L>") >= 6
+
+
+def test_tiles_of_symbolic_lines(data, in_cpp):
+    compiled = dynamo_lite.compile(lambda x: (x * 2).cumsum(-1), dynamic=True)
+    for rows, length in ((9, 20), (40, 33), (7, 8), (2, 3), (17, 1000)):
+        x = data.random(rows, length)
+        assert torch.equal(compiled(x), (x * 2).cumsum(-1))
+    assert dynamo_lite.metrics()["graphs"] == 1 and "store_tile<L>" in dynamo_lite.generated_code(compiled)

@@ -297,7 +297,7 @@ class CppKernel(ScanBody, ColumnSums):
             if stage.unless_same is not None:
                 first, second = map(self._pointer, stage.unless_same)
                 self.open(f"if ((const void*){first} != (const void*){second})")
-            if stage.tiled:
+            if stage.tiled and not stage.scan:
                 self._tiled_stage(stage, parallel_inner)
             elif stage.inner:
                 self._loop_stage(stage, parallel_inner and not self.kernel.scratch)

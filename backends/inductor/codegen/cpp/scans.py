@@ -1,6 +1,7 @@
 """The loops of scans as C++: iterations in their order, what is carried from one to the next in variables.
 
-Where every lane of a vector carries values of its own, an iteration is a vector's. Elsewhere it is one element's, and
+Where every lane of a vector carries values of its own, an iteration is a vector's; lines that are contiguous along the
+scan are read and written in tiles, whose columns are these vectors. Elsewhere an iteration is one element's, and
 what an element costs before it meets what is carried (the ``tanh`` of ``x.tanh().cumsum(-1)``) would be computed in one
 lane of a vector. Where that is dear, the loop is cut in blocks, and each block's such values are computed ahead, in
 vectors.
@@ -11,12 +12,15 @@ or not, as functions of scalars are those of vectors.
 
 from __future__ import annotations
 
+import torch
+
 from dynamo_lite.backends.inductor.codegen.cpp.body import Body, Emitted
-from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, VALUE
+from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, VALUE, index_text
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.ir.ops import DEAR, OPS
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Stage, Store
+from dynamo_lite.backends.inductor.scheduler.loop_transforms import is_transposed
 
 # Vectors in a block: enough that loops' ends do not count, few enough that blocks stay in the first cache.
 BLOCK = 16
@@ -70,12 +74,59 @@ class ScanBody(Body):
         ahead = [] if self.vector_outer else self._ahead(stage)
         for v in stage.inner[:-1]:
             self.open(f"for (i64 {self._name(v)} = 0; {self._name(v)} < {self._size(v)}; ++{self._name(v)})")
-        if ahead:
+        if stage.tiled:
+            self._tile_loop(stage, names)
+        elif ahead:
             self._block_loop(stage, ahead, names)
         else:
             self._iterations(stage, names, "0", self._size(stage.inner[-1]))
         for _ in stage.inner[:-1]:
             self.close()
+
+    def _tile_loop(self, stage: Stage, names: dict[str, str]) -> None:
+        """The loop in tiles of as many iterations as there are lines side by side."""
+        v, rows = stage.inner[-1], self._v
+        assert rows is not None
+        name = self._name(v)
+        self.open_lanes(f"for_lanes<L>(0, {self._size(v)}", f"const i64 {name}_0, auto columns")
+        before, own = self.scope(), self.var_names.get(v)
+        self.var_names[v] = f"{name}_0"
+        for n in walk([s.value for s in stage.statements]):
+            if is_transposed(n, v, rows):
+                tile = self._tile(n)
+                self.line(f"load_tile<L>({tile}, {self._place(*n.attr)}, {self._lines_apart(n.attr[1])}, columns, m);")
+                self.emitted[n] = Emitted(f"{tile}[{name}_r]", True)
+        stores = [s for s in stage.statements if isinstance(s, Store)]
+        tiles = [self._tile(s.value) for s in stores]
+        places = [self._place(s.buffer, s.index) for s in stores]
+        self.open(f"for (int {name}_r = 0; {name}_r < alive(columns, L); ++{name}_r)")
+        self.var_names[v] = name
+        self.line(f"const i64 {name} = {name}_0 + {name}_r;")
+        self._iteration(stage, names)
+        for s, tile in zip(stores, tiles):
+            self.line(f"{tile}[{name}_r] = {self._as(s.value, True)};")
+        self.close()
+        for s, tile, place in zip(stores, tiles, places):
+            self.line(f"store_tile<L>({place}, {self._lines_apart(s.index)}, {tile}, columns, m);")
+        self.close("});")
+        self.emitted = before
+        if own is not None:
+            self.var_names[v] = own
+
+    def _tile(self, n: Node) -> str:
+        """The name of a tile for values of one type, which is declared."""
+        tile = self.fresh("tile")
+        self.line(f"vec<{'i8' if n.dtype is torch.bool else VALUE[n.dtype]}, L> {tile}[L] = {{}};")
+        return tile
+
+    def _place(self, buffer: str, index: ix.Index) -> str:
+        return f"{self._pointer(buffer)} + {self._scalar_index(index)}"
+
+    def _lines_apart(self, index: ix.Index) -> str:
+        assert self._v is not None
+        stride = ix.coefficient(index, self._v)
+        assert stride is not None
+        return index_text(stride, {})
 
     def _block_loop(self, stage: Stage, ahead: list[Node], names: dict[str, str]) -> None:
         """The loop in blocks: what is ahead of a block into arrays, then its iterations."""
@@ -102,7 +153,6 @@ class ScanBody(Body):
     def _iterations(self, stage: Stage, names: dict[str, str], begin: str, end: str,
                     given: dict[Node, str] | None = None) -> None:
         """The loop from ``begin`` to ``end``; ``given`` are values that need not be computed, and where they are."""
-        carried = [s for s in stage.statements if isinstance(s, Accumulate)]
         name = self._name(stage.inner[-1])
         before = self.scope()
         self.open(f"for (i64 {name} = {begin}; {name} < {end}; ++{name})")
@@ -110,7 +160,17 @@ class ScanBody(Body):
             value = self.fresh("t")
             self.line(f"const {VALUE[n.dtype]} {value} = {text};")
             self.emitted[n] = Emitted(value, False)
-        known = {n.id: n for n in given or {}}
+        self._iteration(stage, names, {n.id: n for n in given or {}})
+        for s in stage.statements:
+            if isinstance(s, Store):
+                self._store(s)
+        self.close()
+        self.emitted = before
+
+    def _iteration(self, stage: Stage, names: dict[str, str], known: dict[int, Node] | None = None) -> None:
+        """What is carried after an iteration, and the values that it stores."""
+        carried = [s for s in stage.statements if isinstance(s, Accumulate)]
+        known = known or {}
         self._emit(Stage(stage.inner, list(carried)), frozenset(), known)
         if len(carried) > 1:
             for s in carried:
@@ -123,7 +183,3 @@ class ScanBody(Body):
             inner.op == "acc" and inner.attr in names for inner in walk((n,)))}
         stores = [s for s in stage.statements if isinstance(s, Store)]
         self._emit(Stage(stage.inner, list(stores)), frozenset(), known)
-        for s in stores:
-            self._store(s)
-        self.close()
-        self.emitted = before

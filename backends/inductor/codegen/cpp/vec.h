@@ -339,6 +339,15 @@ template <int L, class T, class V, class R, class M> INLINE void load_tile(V* ti
     swap_blocks<L, 1>(tile);
 }
 
+// What load_tile has loaded, or values like it, back in its rows: of tile[r], for each r < columns, lane k goes to p + k * stride + r.
+template <int L, class T, class V, class C, class M> INLINE void store_tile(T* p, i64 stride, V* tile, C columns, M m) {
+    const int n = alive(m, L);
+    swap_blocks<L, 1>(tile);
+#pragma GCC unroll 16
+    for (int k = 0; k < L; ++k)
+        if (k < n) store<L>(p + k * stride, tile[k], columns);
+}
+
 // ------------------------------------------------------------------ operations
 // One instruction each on x86: b if either is NaN, or if they are equal.
 template <class V> INLINE V greater(V a, V b) { return a > b ? a : b; }
