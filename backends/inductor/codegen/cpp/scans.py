@@ -30,6 +30,7 @@ class ScanBody(Body):
     """Writes the stages that are scans."""
 
     L: int
+    emitted: dict[Node, Emitted]
     _vectors: set[int]
 
     def ahead_of_scans(self) -> list[Node]:
