@@ -29,7 +29,7 @@ from dynamo_lite.backends.inductor.ir.contraction import (
     Patches,
     volume,
 )
-from dynamo_lite.backends.inductor.target_info import TargetInfo
+from dynamo_lite.backends.inductor.target_info import LANES, TargetInfo
 
 # Workspaces are rounded up to so many elements, so that kernels find one of the same size to take over.
 WORKSPACE_UNIT = 1 << 14
@@ -41,8 +41,6 @@ MAX_PANEL = 64
 BLOCK, STRIP_SLACK = 48, 8
 # The fewest rows of a strip of ``panels.h``.
 LEAST_STRIP = 4
-# So many columns of a kernel fill most of the narrowest vector of ``packed.h``.
-WIDE_KERNEL = 3
 # Packing of the left operand is to cost at most this part of its products, if there are columns enough: a bound on the
 # loss, whatever packing costs here.
 PACKING_SHARE = 0.02
@@ -114,9 +112,10 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         # Of the sizes only the batch's may be a symbol.
         rows, depth = _number(volume(contraction.rows)), _number(contraction.depth)
         planes = im2col_planes(right, rows, info)
-        group = _windows_at_once(contraction, right, planes, info) // info.panel if sized else 0
+        packing = _window_packing(right, info)
+        group = _windows_at_once(contraction, right, planes, packing, info) // info.panel if sized else 0
         if group:
-            return _packed(contraction, threads, group, info.costs.pack_columns, info)
+            return _packed(contraction, threads, group, packing, info)
         # The places of all taps come first.
         slot = _rounded(depth, MAX_LANES) + _rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
         by_rows = sized and _by_rows(contraction, threads, planes.cost, info)
@@ -152,18 +151,28 @@ def _packed(contraction: Contraction, threads: int, group: int, packing: float, 
     return WorkSharing(by_rows, threads, _rounded(slot, MAX_PANEL), kept, group=group, chunk=chunk_depth(info))
 
 
-def _windows_at_once(contraction: Contraction, right: Patches, planes: Im2colPlanes, info: TargetInfo) -> int:
+def _window_packing(right: Patches, info: TargetInfo) -> float:
+    """What an element of a window costs to pack: as one of a matrix's columns, in tiles of narrower vectors if the
+    kernel is narrower. A tile of n vectors takes n loads, n stores and n log2(n) shuffles for n * n elements."""
+    width, widest = right.kernel[1], LANES[info.simd]
+    lanes = min(max(1 << (width - 1).bit_length(), LANES["scalar"]), widest)
+    instructions = [(2 + math.log2(n)) / n for n in (lanes, widest)]
+    return info.costs.pack_columns * instructions[0] / instructions[1] * _rounded(width, lanes) / width
+
+
+def _windows_at_once(contraction: Contraction, right: Patches, planes: Im2colPlanes, packing: float,
+                     info: TargetInfo) -> int:
     """For how many columns the left operand is packed where windows are packed in panels from the image, as a matrix's
     columns are; 0 where that does not pay. It does where windows overlap little: planes would hold what several see
     but once."""
-    if any(right.padding) or right.dilation[1] != 1 or right.kernel[1] < WIDE_KERNEL:
+    if any(right.padding) or right.dilation[1] != 1:
         return 0
     columns = _columns_at_once(contraction, info)
     if not columns:
         return 0
     cost, saved = _packing_left(contraction, info)
     rows = _number(volume(contraction.rows))
-    return columns if info.costs.pack_columns + rows * (cost / columns - saved) < planes.cost else 0
+    return columns if packing + rows * (cost / columns - saved) < planes.cost else 0
 
 
 def chunk_depth(info: TargetInfo) -> int:
