@@ -17,6 +17,7 @@ number of threads and the description of the processor.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 
 from dynamo_lite.backends.inductor.ir import index as ix
@@ -111,15 +112,21 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
     if isinstance(right, Patches):
         # Of the sizes only the batch's may be a symbol.
         rows, depth = _number(volume(contraction.rows)), _number(contraction.depth)
-        planes = im2col_planes(right, rows, info)
-        packing = _window_packing(right, info)
-        group = _windows_at_once(contraction, right, planes, packing, info) // info.panel if sized else 0
+        planes = im2col_planes(right, rows, info, sized)
+        packing, gain = _window_packing(right, info), _gain_of_strip(right, planes, info) if sized else 0.0
+        group = _windows_at_once(contraction, right, planes.cost - rows * gain, packing, info) if sized else 0
         if group:
-            return _packed(contraction, threads, group, packing, info)
+            return _packed(contraction, threads, group // info.panel, packing, info)
         # The places of all taps come first.
         slot = _rounded(depth, MAX_LANES) + _rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
-        by_rows = sized and _by_rows(contraction, threads, planes.cost, info)
-        return WorkSharing(by_rows, threads, slot, strip=planes.strip, copies=planes.copies, decided=sized,
+        again = 1.0
+        if gain:
+            again = _packed_again(contraction, threads, planes.strip, info)
+            kept = planes.strip * BLOCK if depth > chunk_depth(info) else 0
+            slot += kept + MAX_LANES + _rounded(_left_block(info), MAX_LANES)
+        by_rows = sized and _by_rows(contraction, threads, planes.cost, info, again)
+        return WorkSharing(by_rows, threads, slot, group=planes.strip // info.panel if gain else 0,
+                           chunk=chunk_depth(info), strip=planes.strip, copies=planes.copies, decided=sized,
                            packing=planes.cost)
     if not sized:
         widest = _widest(contraction, info)
@@ -160,11 +167,15 @@ def _window_packing(right: Patches, info: TargetInfo) -> float:
     return info.costs.pack_columns * instructions[0] / instructions[1] * _rounded(width, lanes) / width
 
 
-def _windows_at_once(contraction: Contraction, right: Patches, planes: Im2colPlanes, packing: float,
+def _windows_at_once(contraction: Contraction, right: Patches, from_planes: float, packing: float,
                      info: TargetInfo) -> int:
     """For how many columns the left operand is packed where windows are packed in panels from the image, as a matrix's
     columns are; 0 where that does not pay. It does where windows overlap little: planes would hold what several see
-    but once."""
+    but once.
+
+    Args:
+        from_planes: what it costs in rows to read them from planes.
+        packing: what an element costs to pack."""
     if any(right.padding) or right.dilation[1] != 1:
         return 0
     columns = _columns_at_once(contraction, info)
@@ -172,7 +183,7 @@ def _windows_at_once(contraction: Contraction, right: Patches, planes: Im2colPla
         return 0
     cost, saved = _packing_left(contraction, info)
     rows = _number(volume(contraction.rows))
-    return columns if packing + rows * (cost / columns - saved) < planes.cost else 0
+    return columns if packing + rows * (cost / columns - saved) < from_planes else 0
 
 
 def chunk_depth(info: TargetInfo) -> int:
@@ -288,12 +299,19 @@ def _is_direct(contraction: Contraction, right: Matrix, info: TargetInfo) -> boo
     return True
 
 
-def im2col_planes(right: Patches, rows: int, info: TargetInfo) -> Im2colPlanes:
-    """The cheaper kind of planes for so many filters."""
+def im2col_planes(right: Patches, rows: int, info: TargetInfo, packs: bool = False) -> Im2colPlanes:
+    """The cheaper kind of planes for so many filters, which ``packs`` says may be packed."""
     kinds = [_planes_of_kind(right, rows, False, info)]
     if right.out_height > 1:
         kinds.append(_planes_of_kind(right, rows, True, info))
-    return min(kinds, key=lambda planes: planes.cost)
+    gain = functools.partial(_gain_of_strip, right, info=info) if packs else lambda planes: 0.0
+    return min(kinds, key=lambda planes: planes.cost - rows * gain(planes))
+
+
+def _gain_of_strip(right: Patches, planes: Im2colPlanes, info: TargetInfo) -> float:
+    """What packing of the filters, which are read in streams otherwise, for a strip's columns saves of each product."""
+    columns = right.out_height * right.out_width
+    return max(info.costs.streamed_left - info.costs.left_columns * -(-columns // planes.strip) / columns, 0.0)
 
 
 def _planes_of_kind(right: Patches, rows: int, copies: bool, info: TargetInfo) -> Im2colPlanes:

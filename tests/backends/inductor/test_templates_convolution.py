@@ -2,6 +2,7 @@
 import re
 
 import pytest
+import thorough
 import torch
 import torch.nn.functional as F
 
@@ -130,21 +131,56 @@ def test_narrower_vectors(name, simd):
         check(*CONVOLUTIONS[name])
 
 
+# Costs with which filters are packed wherever they can be, and windows where they have no border; and with which not.
+PACKED = {"streamed_left": 0.5, "left_columns": 1.0, "pack_columns": 0.1}
+STREAMED = {"streamed_left": 1e-6}
+
+
+def ways(fn, args):
+    """How each product of a compiled function reads its operands."""
+    compiled = dynamo_lite.compile(fn)
+    with torch.no_grad():
+        compiled(*args)
+    code = dynamo_lite.generated_code(compiled)
+    groups, strips = (list(map(int, re.findall(rf"{name} = (\d+)", code))) for name in ("c.group", "c.windows.strip"))
+    return [("filters packed" if group else "filters streamed", "planes" if strip else "windows packed")
+            for group, strip in zip(groups, strips, strict=True)]
+
+
 @pytest.mark.parametrize("simd", ["auto", "scalar"])
-@pytest.mark.parametrize("name, packs", [
-    ("patches, 16x16", True), ("patches, 4x4", True), ("patches, cut in a line", True), ("patches with gaps", True),
-    ("patches of a line", True), ("patches in groups", True), ("patches that overlap", True), ("7x7, stride 4", False)])
-def test_windows_may_be_packed_as_a_matrix_is(name, packs, simd):
+@pytest.mark.parametrize("name, way", [
+    *[(name, "windows packed") for name in ("patches, 16x16", "patches, 4x4", "patches, cut in a line",
+                                            "patches with gaps", "patches of a line", "patches in groups")],
+    *[(name, "planes") for name in ("7x7, stride 4", "3x3", "dilated", "strips of an image")]])
+def test_filters_are_packed_where_that_pays(name, way, simd):
     fn, *args = CONVOLUTIONS[name]
-    for saved in (1e-6, 0.5):
-        dynamo_lite.reset()
-        with dynamo_lite.config.patch(cpp_simd=simd, target={"streamed_left": saved, "left_columns": 3.0}):
+    for costs, packed in ((STREAMED, "filters streamed"), (PACKED, "filters packed")):
+        with dynamo_lite.config.patch(cpp_simd=simd, target=costs):
             check(fn, *args)
-            compiled = dynamo_lite.compile(fn)
-            with torch.no_grad():
-                compiled(*args)
-        (group,) = re.findall(r"c.group = (\d+)", dynamo_lite.generated_code(compiled))
-        assert (int(group) > 0) == (packs and saved == 0.5)
+            assert ways(fn, args) == [(packed, way if costs is PACKED else "planes")]
+
+
+@pytest.mark.parametrize("costs", [STREAMED, PACKED], ids=["streamed", "packed"])
+@pytest.mark.parametrize("simd", ["auto", "scalar"])
+@pytest.mark.parametrize("part", range(4))
+def test_ways_to_read_filters(part, simd, costs):
+    """All convolutions of a share in one graph, whatever would pay."""
+    names = [name for name in CONVOLUTIONS if "depthwise" not in name][part::4]
+    if simd == "scalar":
+        names = thorough.share(names, part, 3)
+    fns, inputs = [CONVOLUTIONS[name][0] for name in names], [CONVOLUTIONS[name][1:] for name in names]
+    flat = [x for own in inputs for x in own]
+
+    def all_of_them(*args):
+        rest = iter(args)
+        return tuple(fn(*(next(rest) for _ in own)) for fn, own in zip(fns, inputs))
+
+    with dynamo_lite.config.patch(cpp_simd=simd, target=costs), torch.no_grad():
+        found, want = dynamo_lite.compile(all_of_them)(*flat), all_of_them(*flat)
+        exact = all_of_them(*[x.double() for x in flat])
+    for name, a, b, c in zip(names, found, want, exact):
+        assert a.stride() == b.stride() and a.shape == b.shape, name
+        assert (a - c).abs().max() <= 3 * (b - c).abs().max() + 1e-6, name
 
 
 def test_what_a_line_shares_is_computed_once_for_all_lines():

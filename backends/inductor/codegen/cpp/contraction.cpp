@@ -83,7 +83,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
     const Windows& w = c.windows;
     const i64 batches = c.batches[0] * c.batches[1] * c.batches[2];
     // Windows are read from planes, or packed as a matrix is.
-    const bool windows = w.channels > 0 && !c.group;
+    const bool windows = w.channels > 0 && w.strip > 0;
     const Planes planes = windows ? planes_of(w) : Planes{};
     // Columns side by side: of windows in lines of `pitch`, of which some may be beyond the results', computed and dropped.
     const bool lines = windows && w.out_height > 1;
@@ -102,7 +102,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
         const i32* steps;
         i64 kept;  // the first row whose sums are kept
     };
-    const PackedProduct both{c, epilogue, context, across, piece};
+    const PackedProduct packs{c, epilogue, context, across, piece, {pitch, width}, places};
     // Rows [r0, r1) of a panel's products from k on; `first`: the first ones that this thread computes. Sums that are not done yet are kept behind what is packed.
     const auto rows_of = [=, &c](i64 p, i64 r0, i64 r1, bool first, const Right& right, i64 k, i64 depth) {
         alignas(64) float whole[block * panel], turned[panel * block], column[few][chunk_depth];
@@ -129,7 +129,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
                         for (i64 j = c0; j < c1; j += fetched) __builtin_prefetch(c.result + batch * c.result_batch + (r0 + r + i) * c.result_line + j);
                 // What this block reads next, or else the block that follows.
                 const i64 next = r + ROWS < rows || done + now >= depth ? ROWS * c.left.line - (r + ROWS < rows ? 0 : done * c.left.depth) : now * c.left.depth - r * c.left.line;
-                if (columns > alone) tile_for<false>(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, base, steps, listed && r == 0 && first ? panel : 0, now, tile + r * panel, more);
+                if (columns > alone) tile_for<STREAMED>(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, base, steps, listed && r == 0 && first ? panel : 0, now, tile + r * panel, more);
                 if (alone) columns_for[alone - 1](at, c.left.line, alive_rows, column, now, tile + r * panel + columns - alone, more);
             }
         }
@@ -150,6 +150,13 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
         const float* const images = c.right.p + at_batch(c, c.right, batch);
         for (i64 channel = 0; channel < w.channels; ++channel)
             im2col(w, planes, images + channel * w.height * w.width, y0, height, x0, room + channel * planes.channel);
+        if (c.group) {
+            // What stands behind the planes, and the slack behind these.
+            float* const sums = room + (w.channels * planes.channel + CL - 1) / CL * CL + panel + CL;
+            const PackedProduct::Room own{room - y0 * pitch - x0, sums, sums + (c.depth > c.chunk ? w.strip * block : 0), block, taps};
+            for (i64 r = r0; r < r1; r += block) packs.rows_of(first, last, r, least(r + block, r1), r, 0, c.depth, own);
+            return;
+        }
         for (i64 p = first; p < last; ++p) {
             const Right right{room, room + (p % across * panel - y0 * pitch - x0), taps, 0};
             for (i64 r = r0; r < r1; r += block) rows_of(p, r, least(r + block, r1), r == r0, right, 0, c.depth);
@@ -158,7 +165,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
     // Each thread packs its panels or fills its planes: to read that from the cache of another thread takes as long as the products of some fifty
     // rows, to pack it as long as those of five to ten.
     const auto products = [=, &c, &w](i64 first, i64 last, i64 r0, i64 r1, int thread) {
-        if (c.group) return both.compute(first, last, r0, r1, thread);
+        if (c.group && !windows) return packs.compute(first, last, r0, r1, thread);
         float* const room = c.workspace + thread * c.slot;
         i32* const steps = (i32*)room;
         if (windows) {

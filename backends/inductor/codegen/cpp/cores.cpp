@@ -122,12 +122,12 @@ static i64 far(float* room, i64 own_cache, double* samples, i64 most) {
     float* const left = room + chain * 64;
     const i64 all = own_cache / chain / ROWS * ROWS, some = own_cache / 4 / 4 / chain / ROWS * ROWS;
     for (i64 i = 0; i < chain * 64 + all * chain; ++i) room[i] = 1.0f;
-    const double near = least_time(6, [&] { multiply<false>(left, chain, 1, some, chain, packed, tile); }) / some;
+    const double near = least_time(6, [&] { multiply<STREAMED>(left, chain, 1, some, chain, packed, tile); }) / some;
     i64 count = 0;
     const i64 begin = nanoseconds();
     while (count < most && (count < 2 || nanoseconds() - begin < longest / 2)) {
         const i64 from = nanoseconds();
-        multiply<false>(left, chain, 1, all, chain, packed, tile);
+        multiply<STREAMED>(left, chain, 1, all, chain, packed, tile);
         samples[count++] = (double)(nanoseconds() - from) / all / near;
     }
     return count;

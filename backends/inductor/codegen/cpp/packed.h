@@ -55,11 +55,15 @@ struct PackedProduct {
     Epilogue* const epilogue;
     const void* const context;
     const i64 across, piece;  // panels of a batch; so deep the right operand is packed at a time
+    const Lines lines;        // its columns, and those in between that are computed and dropped
+    const i64 places;         // of a batch, both together
 
-    // What a thread has: panels, sums of `kept` rows of each, of which some are not done yet, a block of the left operand.
+    // What a thread has: panels, sums of `kept` rows of each, of which some are not done yet, a block of the left operand. Or, in place of panels, the
+    // planes that a strip of an image fills: where its column 0 would be, and where each step of the depth is.
     struct Room {
         float *right, *sums, *left;
         i64 kept;
+        const i32* steps = nullptr;
     };
     Room room_of(int thread) const {
         float* const right = c.workspace + thread * c.slot;
@@ -79,20 +83,24 @@ struct PackedProduct {
                 for (int j = 0; j < columns; j += fetched) __builtin_prefetch(at + (r0 + i) * c.result_line + c0 + j);
     }
     // One panel's part of a block's products.
-    void strips(const float* from, const float* left, const float* right, int rows, int columns, int alone, i64 depth, float* tile, bool add, i64 batch, i64 r0, i64 c0,
-                bool last) const {
+    void strips(const float* from, const float* left, const float* right, const i32* steps, int rows, int columns, int alone, i64 depth, float* tile, bool add, i64 batch,
+                i64 r0, i64 c0, int kept, bool last) const {
         float column[few][chunk_depth];
+        const i32* const at = steps ? steps : packed_places.at;
         for (int j = 0; j < alone; ++j)
-            for (i64 i = 0; i < depth; ++i) column[j][i] = right[i * panel + columns - alone + j];
+            for (i64 i = 0; i < depth; ++i) column[j][i] = right[at[i] + columns - alone + j];
         for (int r = 0; r < rows; r += ROWS) {
             const int alive_rows = rows - r < ROWS ? rows - r : ROWS;
-            if (last) fetch_results(batch, r0, rows, r, c0, columns);
+            if (last) fetch_results(batch, r0, rows, r, c0, kept);
             if (columns > alone)
-                tile_for<true>(alive_rows, columns - alone)(left + r / ROWS * strip_of(depth), 1, ROWS, 0, alive_rows, right, packed_places.at, 0, depth, tile + r * panel, add);
+                (steps ? tile_for<PACKED_LEFT> : tile_for<PACKED_BOTH>)(alive_rows, columns - alone)(left + r / ROWS * strip_of(depth), 1, ROWS, 0, alive_rows, right, at, 0, depth,
+                                                                                                     tile + r * panel, add);
             if (alone) columns_for[alone - 1](from + r * c.left.line, c.left.line, alive_rows, column, depth, tile + r * panel + columns - alone, add);
         }
     }
-    void finish(i64 batch, i64 r0, i64 r1, i64 c0, i64 c1, const float* tile) const {
+    void finish(i64 batch, i64 r0, i64 r1, i64 place, int columns, float* tile) const {
+        const i64 c0 = lines.before(place), c1 = lines.before(place + columns);
+        lines.close_up(place, columns, (int)(r1 - r0), tile);
         if (!c.transposed) return epilogue(context, batch, r0, r1, c0, c1, tile, panel);
         alignas(64) float turned[panel * block];
         transpose_tile(tile, (int)(r1 - r0), (int)(c1 - c0), turned);
@@ -109,11 +117,13 @@ struct PackedProduct {
             const bool last = at + now >= c.depth;
             pack_left(from + at * c.left.depth, c.left.line, c.left.depth, now, rows, room.left);
             for (i64 q = p; q < end; ++q) {
-                const i64 c0 = q % across * panel, c1 = least(c0 + panel, c.columns);
-                const int columns = (int)(c1 - c0), alone = columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
+                const i64 place = q % across * panel, c0 = lines.before(place);
+                const int columns = (int)least(panel, places - place), kept = (int)(lines.before(place + columns) - c0);
+                const int alone = kept == columns && columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
                 float* const tile = c.depth <= c.chunk ? whole : room.sums + ((q - p) * room.kept + r0 - first) * panel;
-                strips(from + at * c.left.depth, room.left, room.right + ((q - p) * piece + done) * panel, rows, columns, alone, now, tile, at > 0, batch, r0, c0, last);
-                if (last) finish(batch, r0, r1, c0, c1, tile);
+                const float* const right = room.right + (room.steps ? place : ((q - p) * piece + done) * panel);
+                strips(from + at * c.left.depth, room.left, right, room.steps ? room.steps + at : nullptr, rows, columns, alone, now, tile, at > 0, batch, r0, c0, kept, last);
+                if (last) finish(batch, r0, r1, place, columns, tile);
             }
         }
     }

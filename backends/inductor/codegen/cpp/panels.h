@@ -31,9 +31,11 @@ static constexpr PackedPlaces packed_places;
 
 // V vectors of columns, the last of which is a half one if HALF. rows <= R; those beyond are computed again from the last. `add`: to
 // what the tile holds, of which only the `rows` are written. `places`: where in `right` each step of the depth is. `next`: how far the left operand's next rows are, to be fetched meanwhile; `beside`: how far what
-// is read next of `right`, or 0. PACKED: both operands are; `line` to `places`, `next` and `beside` say nothing then.
-template <int R, int V, bool HALF = false, bool PACKED = false> NOINLINE void tile_product(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, bool add) {
+// is read next of `right`, or 0. Of a packed left operand `line`, `step` and `next` say nothing, of two packed ones `places` and `beside` neither.
+enum Operands { STREAMED, PACKED_LEFT, PACKED_BOTH };
+template <int R, int V, bool HALF = false, Operands OPERANDS = STREAMED> NOINLINE void tile_product(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, bool add) {
     typedef vec<float, CL / 2> hvec;
+    constexpr bool PACKED = OPERANDS != STREAMED, PLACED = OPERANDS != PACKED_BOTH;
     constexpr int WHOLE = HALF ? V - 1 : V, some = WHOLE ? WHOLE : 1;
     const float* at[R];
 #pragma GCC unroll 8
@@ -54,13 +56,13 @@ template <int R, int V, bool HALF = false, bool PACKED = false> NOINLINE void ti
 #pragma GCC unroll 8
                 for (int r = 0; r < R; ++r) __builtin_prefetch(at[r] + i + next);
             for (const i64 stop = PACKED ? to : least(k + fetched, to); k < stop; ++k, i += step) {
-                const float* const line = right + (PACKED ? k * panel : places[k]);
+                const float* const line = right + (PLACED ? places[k] : k * panel);
                 fvec x[some];
                 hvec y{};
 #pragma GCC unroll 4
                 for (int v = 0; v < WHOLE; ++v) x[v] = load<CL>(line + v * CL, full());
                 if constexpr (HALF) y = load<CL / 2>(line + WHOLE * CL, full());
-                if (!PACKED && beside)
+                if (PLACED && beside)
 #pragma GCC unroll 4
                     for (int v = 0; v < V * CL; v += fetched) __builtin_prefetch(line + beside + v);
 #pragma GCC unroll 8
@@ -128,7 +130,7 @@ template <int N> NOINLINE void column_products(const float* left, i64 line, int 
 typedef void Columns(const float* left, i64 line, int rows, const float (*columns)[chunk_depth], i64 depth, float* tile, bool add);
 static constexpr Columns* columns_for[few] = {column_products<1>, column_products<2>, column_products<3>, column_products<4>};
 typedef void Tile(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, bool add);
-template <bool PACKED> static Tile* tile_for(int rows, int columns) {
+template <Operands PACKED> static Tile* tile_for(int rows, int columns) {
     if (columns > panel - CL / 2) {
         if (rows <= 2) return tile_product<2, CV, false, PACKED>;
         return rows <= 4 ? tile_product<4, CV, false, PACKED> : tile_product<ROWS, CV, false, PACKED>;

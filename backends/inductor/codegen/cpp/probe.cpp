@@ -10,8 +10,8 @@ static void probe_left(float* source, i64 elements, float* packed, double* out) 
     const i64 line = 768, rows = elements / line < 8 * block ? elements / line / block * block : 8 * block, depth = chunk_depth;
     out[0] = least_time(4, [&] { for (i64 r = 0; r < rows; r += block) for (i64 k = 0; k < depth; k += chain) pack_left(source + r + k * line, 1, line, chain, block, packed); }) / (rows * depth);
     out[1] = least_time(4, [&] { for (i64 r = 0; r < rows; r += block) for (i64 k = 0; k < depth; k += chain) pack_left(source + r * line + k, line, 1, chain, block, packed); }) / (rows * depth);
-    out[2] = least_time(3, [&] { multiply<false>(source, 1, line, rows, depth, packed, tile); }) / (rows * depth * panel);
-    out[3] = least_time(3, [&] { multiply<false>(source, line, 1, rows, depth, packed, tile); }) / (rows * depth * panel);
+    out[2] = least_time(3, [&] { multiply<STREAMED>(source, 1, line, rows, depth, packed, tile); }) / (rows * depth * panel);
+    out[3] = least_time(3, [&] { multiply<STREAMED>(source, line, 1, rows, depth, packed, tile); }) / (rows * depth * panel);
 }
 LIBRARY PROBE(float* room, i64 elements, double* out) {
     alignas(64) float tile[block * panel];
@@ -20,7 +20,7 @@ LIBRARY PROBE(float* room, i64 elements, double* out) {
     float* const source = room + chunk_depth * 64;       // what is packed from: about a core's own cache
     const i64 many = elements - chunk_depth * 64;
     const i64 rows = 8 * ROWS;
-    out[0] = least_time(8, [&] { multiply<true>(source, 1, ROWS, rows, chain, packed, tile); }) / (rows * chain * panel);
+    out[0] = least_time(8, [&] { multiply<PACKED_BOTH>(source, 1, ROWS, rows, chain, packed, tile); }) / (rows * chain * panel);
     // Panel after panel of lines of 28 x 28 pixels, and of 768 values a line.
     const i64 line = 784, panels_ = 6, deep = 768, lines = 256;
     const double by_lines = least_time(6, [&] { for (i64 p = 0; p < panels_; ++p) pack_lines(source + p * panel, line, many / line < chunk_depth ? many / line - 1 : chunk_depth, panel, packed); });
