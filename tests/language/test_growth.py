@@ -17,7 +17,7 @@ program = Programs()
 
 
 def _turns(name):
-    """Of this container's combinations: each operation of its own with two sources; one in four others with one."""
+    """Of this container's combinations: each operation of its own with two sources; one in eight others with one."""
     groups = {}
     for combination in combinations():
         if combination.container == name:
@@ -25,10 +25,10 @@ def _turns(name):
     offset = 7 * list(CONTAINERS).index(name)
     for turn, (operation, group) in enumerate(groups.items()):
         if operation in ANY:
-            if turn % 4 == offset % 4:
+            if turn % 8 == offset % 8:
                 yield group[(offset + 5 * turn) % len(group)], turn % 4 == 0
             continue
-        for extra in range(2 if len(group) > 8 else 1):
+        for extra in range(2 if len(group) > 8 and turn % 2 else 1):
             yield group[(offset + 3 * turn + 11 * extra) % len(group)], (turn + extra) % 3 == 0
 
 

@@ -216,8 +216,10 @@ def test_few_long_rows_are_shared_too(build, in_cpp, rows):
     assert torch.equal(built.call(x)[0], x.cumsum(1))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.uint8])
-@pytest.mark.parametrize("shape", [(8, 8), (19, 45), (3, 33, 70), (40, 9)])
+@pytest.mark.parametrize("shape, dtype", [
+    (shape, dtype) for turn, dtype in enumerate((torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32,
+                                                 torch.uint8))
+    for shape in thorough.share([(8, 8), (19, 45), (3, 33, 70), (40, 9)], turn, 4)])
 def test_lines_side_by_side_are_read_and_written_in_tiles(check_many, data, in_cpp, dtype, shape):
     """The bits are those of one line after the other, as eager has them."""
     x = data.random(*shape, dtype=dtype, scale=1.2)

@@ -50,13 +50,14 @@ def as_function(op, sample):
     return run, tensors
 
 
-@pytest.mark.parametrize("number, op", enumerate(OPERATORS), ids=[
-    f"{op.name} {op.variant_test_name}".strip() for op in OPERATORS])
+@pytest.mark.parametrize("number, op", [
+    pytest.param(number, op, id=f"{op.name} {op.variant_test_name}".strip())
+    for number, op in thorough.share(list(enumerate(OPERATORS)), 0)])
 def test_samples(number, op, backend_check, kernels):
     samples = list(op.sample_inputs("cpu", torch.float32))
     computed = False
     spread = samples[:: max(1, len(samples) // (SAMPLES if thorough.ALL else 2))]
-    for sample in spread[:SAMPLES] if thorough.ALL else spread[number % 2 % len(spread):][:1]:
+    for sample in spread[:SAMPLES] if thorough.ALL else spread[number // 2 % 2 % len(spread):][:1]:
         fn, tensors = as_function(op, sample)
         with torch.no_grad():
             try:
