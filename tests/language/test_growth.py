@@ -17,7 +17,8 @@ program = Programs()
 
 
 def _turns(name):
-    """Of this container's combinations: each operation of its own with two sources; one in eight others with one."""
+    """Of this container's combinations: each operation of its own with one source or two,
+    by turns; one in eight others with one."""
     groups = {}
     for combination in combinations():
         if combination.container == name:

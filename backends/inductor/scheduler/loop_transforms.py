@@ -88,9 +88,9 @@ def _goes_in_tiles(kernel: Kernel, rows: ix.Var) -> bool:
     return all(is_transposed(n, v, rows) or v not in n.vars and not n.args for n in loads)
 
 
-def _is_line(index: ix.Index, v: ix.Var, rows: ix.Var) -> bool:
-    """Whether memory is contiguous along ``v`` and strided along ``rows``."""
-    return ix.coefficient(index, v) == 1 and ix.coefficient(index, rows) not in (0, 1, None)
+def _is_line(index: ix.Index, u: ix.Var, v: ix.Var) -> bool:
+    """Whether memory is contiguous along ``u`` and strided along ``v``."""
+    return ix.coefficient(index, u) == 1 and ix.coefficient(index, v) not in (0, 1, None)
 
 
 def indices_of(statements: Sequence[Statement]) -> list[ix.Index]:
@@ -343,9 +343,7 @@ def _choose_tiles(kernel: Kernel) -> None:
 
 def is_transposed(n: Node, u: ix.Var, v: ix.Var) -> bool:
     """Whether a load is contiguous along ``u`` and strided along ``v``."""
-    if n.op != "load" or ix.coefficient(n.attr[1], u) != 1 or n.args:
-        return False
-    return ix.coefficient(n.attr[1], v) not in (0, 1, None)  # as _is_line
+    return n.op == "load" and not n.args and _is_line(n.attr[1], u, v)
 
 
 # ---------------------------------------------------------------- memory

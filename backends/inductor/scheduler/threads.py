@@ -17,7 +17,6 @@ number of threads and the description of the processor.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 
 from dynamo_lite.backends.inductor.ir import index as ix
@@ -304,8 +303,11 @@ def im2col_planes(right: Patches, rows: int, info: TargetInfo, packs: bool = Fal
     kinds = [_planes_of_kind(right, rows, False, info)]
     if right.out_height > 1:
         kinds.append(_planes_of_kind(right, rows, True, info))
-    gain = functools.partial(_gain_of_strip, right, info=info) if packs else lambda planes: 0.0
-    return min(kinds, key=lambda planes: planes.cost - rows * gain(planes))
+
+    def cost(planes: Im2colPlanes) -> float:
+        return planes.cost - (rows * _gain_of_strip(right, planes, info) if packs else 0.0)
+
+    return min(kinds, key=cost)
 
 
 def _gain_of_strip(right: Patches, planes: Im2colPlanes, info: TargetInfo) -> float:

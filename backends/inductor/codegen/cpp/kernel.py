@@ -15,8 +15,6 @@ from __future__ import annotations
 import functools
 from typing import TypeGuard
 
-import torch
-
 from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator, are_positions_short
 from dynamo_lite.backends.inductor.codegen.cpp.body import Emitted
 from dynamo_lite.backends.inductor.codegen.cpp.column_sums import ColumnSums, sums_columns
@@ -329,13 +327,7 @@ class CppKernel(ScanBody, ColumnSums):
         self.var_names[u] = f"{row}_0"
         for n in walk([s.value for s in stage.statements]):
             if is_transposed(n, u, v):
-                buffer, index = n.attr
-                tile = self.fresh("tile")
-                c = ix.coefficient(index, v)
-                assert c is not None
-                self.line(f"vec<{'i8' if n.dtype is torch.bool else VALUE[n.dtype]}, L> {tile}[L];")
-                at = f"{self._pointer(buffer)} + {self._scalar_index(index)}"
-                self.line(f"load_tile<L>({tile}, {at}, {index_text(c, {})}, rows, m);")
+                tile = self.loaded_tile(n, "rows")
                 self.emitted[n] = Emitted(f"{tile}[{row}_r]", True)
         self._emit(stage, frozenset((u,)))
         self.open(f"for (int {row}_r = 0; {row}_r < alive(rows, L); ++{row}_r)")

@@ -94,11 +94,10 @@ class ScanBody(Body):
         self.var_names[v] = f"{name}_0"
         for n in walk([s.value for s in stage.statements]):
             if is_transposed(n, v, rows):
-                tile = self._tile(n)
-                self.line(f"load_tile<L>({tile}, {self._place(*n.attr)}, {self._lines_apart(n.attr[1])}, columns, m);")
+                tile = self.loaded_tile(n, "columns")
                 self.emitted[n] = Emitted(f"{tile}[{name}_r]", True)
         stores = [s for s in stage.statements if isinstance(s, Store)]
-        tiles = [self._tile(s.value) for s in stores]
+        tiles = [self._tile(s.value, " = {}") for s in stores]
         places = [self._place(s.buffer, s.index) for s in stores]
         self.open(f"for (int {name}_r = 0; {name}_r < alive(columns, L); ++{name}_r)")
         self.var_names[v] = name
@@ -114,10 +113,16 @@ class ScanBody(Body):
         if own is not None:
             self.var_names[v] = own
 
-    def _tile(self, n: Node) -> str:
+    def loaded_tile(self, n: Node, alive: str) -> str:
+        """The name of a tile of a load that is transposed, of which so many elements of each line count."""
+        tile = self._tile(n)
+        self.line(f"load_tile<L>({tile}, {self._place(*n.attr)}, {self._lines_apart(n.attr[1])}, {alive}, m);")
+        return tile
+
+    def _tile(self, n: Node, initial: str = "") -> str:
         """The name of a tile for values of one type, which is declared."""
         tile = self.fresh("tile")
-        self.line(f"vec<{'i8' if n.dtype is torch.bool else VALUE[n.dtype]}, L> {tile}[L] = {{}};")
+        self.line(f"vec<{'i8' if n.dtype is torch.bool else VALUE[n.dtype]}, L> {tile}[L]{initial};")
         return tile
 
     def _place(self, buffer: str, index: ix.Index) -> str:
