@@ -29,6 +29,7 @@ from dynamo_lite.backends.inductor.ir.contraction import (
     Patches,
     volume,
 )
+from dynamo_lite.backends.inductor.scheduler.exchanged import BLOCK, Exchange, exchange, parts_of, stays_near
 from dynamo_lite.backends.inductor.target_info import LANES, TargetInfo
 
 # Workspaces are rounded up to so many elements, so that kernels find one of the same size to take over.
@@ -37,8 +38,8 @@ WORKSPACE_UNIT = 1 << 14
 ROWS = 2
 # The widest panel, in columns, of ``panels.h``.
 MAX_PANEL = 64
-# Rows of a block, for which panels are read again (``panels.h``), and what is behind a packed strip of six of them.
-BLOCK, STRIP_SLACK = 48, 8
+# What is behind a packed strip of six rows (``panels.h``).
+STRIP_SLACK = 8
 # The fewest rows of a strip of ``panels.h``.
 LEAST_STRIP = 4
 # Packing of the left operand is to cost at most this part of its products, if there are columns enough: a bound on the
@@ -58,7 +59,9 @@ class WorkSharing:
     direct: whether vectors of the right operand are read where they are.
     group: the left operand is packed, block by block, each for so many panels; 0: it is read where it is.
     chunk: so deep is a block.
-    strip, copies: of windows, see ``Im2colPlanes``.
+    strip, copies: of windows, see ``Im2colPlanes``, or of operands that exchange their roles, see ``Exchange``.
+    row_parts, block_parts: of these, into how many parts the rows and the blocks of windows are divided, not more
+        together than there are slots; 0: operands keep their roles.
     decided: whether ``by_rows``, ``kept``, ``direct`` and ``group`` hold for all calls; the library decides if not.
     packing: what it costs to fill the planes of windows, in rows; for the library.
     widest: columns of all panels side by side for which a slot has room; for the library.
@@ -73,9 +76,16 @@ class WorkSharing:
     chunk: int = CHUNK_DEPTH
     strip: int = 0
     copies: bool = False
+    row_parts: int = 0
+    block_parts: int = 0
     decided: bool = True
     packing: float = 0.0
     widest: int = 0
+
+    @property
+    def exchanged(self) -> bool:
+        """Whether elements of windows are spread over vectors, and the left operand's rows are packed."""
+        return self.row_parts > 0
 
     @property
     def elements(self) -> ix.Index:
@@ -116,6 +126,9 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         group = _windows_at_once(contraction, right, planes.cost - rows * gain, packing, info) if sized else 0
         if group:
             return _packed(contraction, threads, group // info.panel, packing, info)
+        exchanged = _exchange(contraction, right, planes.cost - rows * gain, info) if sized else None
+        if exchanged is not None:
+            return _exchanged(contraction, threads, exchanged, info)
         # The places of all taps come first.
         slot = _rounded(depth, MAX_LANES) + _rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
         again = 1.0
@@ -137,9 +150,24 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         # own cache if they are shared out so.
         few = threads > 1 and _number(volume(contraction.columns)) <= info.near_pixels
         by_rows = _by_rows(contraction, threads, 0, info, _foreign(contraction, threads, info) if few else 1.0)
-        return WorkSharing(by_rows, threads, _rounded(_number(contraction.depth), MAX_LANES), direct=True)
+        return WorkSharing(by_rows, threads, _rounded(_number(contraction.depth), MAX_LANES), direct=True,
+                           chunk=chunk_depth(info))
     return _packed(
         contraction, threads, group, info.costs.pack_lines if right.line == 1 else info.costs.pack_columns, info)
+
+
+def _exchange(contraction: Contraction, right: Patches, from_planes: float, info: TargetInfo) -> Exchange | None:
+    """How the operands exchange their roles if that is faster than planes, which cost so much in rows."""
+    if not stays_near(right, info):
+        return None
+    own = exchange(contraction, right, info)
+    _, streamed = _packing_left(contraction, info)
+    return own if own.cost < from_planes + streamed * _number(volume(contraction.rows)) else None
+
+
+def _exchanged(contraction: Contraction, threads: int, own: Exchange, info: TargetInfo) -> WorkSharing:
+    row_parts, block_parts = parts_of(contraction, own, threads, info)
+    return WorkSharing(False, threads, own.elements, strip=own.strip, row_parts=row_parts, block_parts=block_parts)
 
 
 def _packed(contraction: Contraction, threads: int, group: int, packing: float, info: TargetInfo) -> WorkSharing:

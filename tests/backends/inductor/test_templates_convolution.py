@@ -133,7 +133,10 @@ def test_narrower_vectors(name, simd):
 
 # Costs with which filters are packed wherever they can be, and windows where they have no border; and with which not.
 PACKED = {"streamed_left": 0.5, "left_columns": 1.0, "pack_columns": 0.1}
-STREAMED = {"streamed_left": 1e-6}
+STREAMED = {"streamed_left": 1e-6, "pack_columns": 1000.0}
+# With which planes have packed filters, and with which operands exchange their roles.
+PLANES = {"streamed_left": 0.5, "left_columns": 1.0, "pack_columns": 1000.0}
+EXCHANGED = {"streamed_left": 10.0, "left_columns": 1e6, "pack_columns": 0.01}
 
 
 def ways(fn, args):
@@ -142,25 +145,44 @@ def ways(fn, args):
     with torch.no_grad():
         compiled(*args)
     code = dynamo_lite.generated_code(compiled)
-    groups, strips = (list(map(int, re.findall(rf"{name} = (\d+)", code))) for name in ("c.group", "c.windows.strip"))
-    return [("filters packed" if group else "filters streamed", "planes" if strip else "windows packed")
-            for group, strip in zip(groups, strips, strict=True)]
+    groups, strips, parts = (list(map(int, re.findall(rf"{name} = (\d+)", code)))
+                             for name in ("c.group", "c.windows.strip", "c.row_parts"))
+    return ["exchanged" if part else _way(group, strip)
+            for group, strip, part in zip(groups, strips, parts, strict=True)]
+
+
+def _way(group, strip):
+    return ("packed filters, " if group else "streamed filters, ") + ("planes" if strip else "packed windows")
 
 
 @pytest.mark.parametrize("simd", ["auto", "scalar"])
 @pytest.mark.parametrize("name, way", [
-    *[(name, "windows packed") for name in ("patches, 16x16", "patches, 4x4", "patches, cut in a line",
+    *[(name, PACKED) for name in ("patches, 16x16", "patches, 4x4", "patches, cut in a line",
                                             "patches with gaps", "patches of a line", "patches in groups")],
-    *[(name, "planes") for name in ("7x7, stride 4", "3x3", "dilated", "strips of an image")]])
+    *[(name, PLANES) for name in ("7x7, stride 4", "3x3", "dilated", "strips of an image")]])
 def test_filters_are_packed_where_that_pays(name, way, simd):
     fn, *args = CONVOLUTIONS[name]
-    for costs, packed in ((STREAMED, "filters streamed"), (PACKED, "filters packed")):
+    packed = "packed filters, " + ("planes" if way is PLANES else "packed windows")
+    for costs, expected in ((STREAMED, "streamed filters, planes"), (way, packed)):
         with dynamo_lite.config.patch(cpp_simd=simd, target=costs):
             check(fn, *args)
-            assert ways(fn, args) == [(packed, way if costs is PACKED else "planes")]
+            assert ways(fn, args) == [expected]
 
 
-@pytest.mark.parametrize("costs", [STREAMED, PACKED], ids=["streamed", "packed"])
+@pytest.mark.parametrize("simd", ["auto", "scalar"])
+@pytest.mark.parametrize("name", [
+    "3x3", "3x3, stride 2", "dilated, stride 3", "everything differs", "groups", "deep", "padding beyond the image",
+    "one dim, padded", "7x7, stride 2", "strips of an image", "strips of an image, stride 2", "strips of a line",
+    "few rows", "patches that overlap", "residual", "of a slice"])
+def test_operands_exchange_their_roles_where_that_pays(name, simd):
+    fn, *args = CONVOLUTIONS[name]
+    with dynamo_lite.config.patch(cpp_simd=simd, target=EXCHANGED):
+        check(fn, *args)
+        assert ways(fn, args) == ["exchanged"]
+
+
+@pytest.mark.parametrize("costs", [STREAMED, PACKED, PLANES, EXCHANGED],
+                         ids=["streamed", "packed", "planes", "exchanged"])
 @pytest.mark.parametrize("simd", ["auto", "scalar"])
 @pytest.mark.parametrize("part", range(4))
 def test_ways_to_read_filters(part, simd, costs):

@@ -7,6 +7,8 @@ from processors import ALL, ARM, DESKTOP, EPYC, XEON
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches
 from dynamo_lite.backends.inductor.ir.substitution import substitute
+from dynamo_lite.backends.inductor.processor import Cache
+from dynamo_lite.backends.inductor.scheduler.exchanged import exchange, stays_near
 from dynamo_lite.backends.inductor.scheduler.threads import chunk_depth, im2col_planes
 from dynamo_lite.backends.inductor.scheduler.threads import share_work as share
 
@@ -160,6 +162,10 @@ def bounds(n, unit, threads):
 def parts(c, sharing, threads, info):
     """What each thread computes, as ``contraction.cpp`` shares it out: rows and columns."""
     rows, columns = (v[0].size for v in (c.rows, c.columns))
+    if sharing.exchanged:
+        unit = info.panel if sharing.row_parts * info.panel <= rows else info.lanes
+        return [(own, seen) for seen in bounds(columns, 48, sharing.block_parts)
+                for own in bounds(rows, unit, sharing.row_parts)]
     if sharing.by_rows:
         return [((begin, end), (0, columns)) for begin, end in bounds(rows, 16 if c.transposed else 2, threads)]
     panels = -(-columns // info.panel)
@@ -193,8 +199,8 @@ def test_shares_of_layers(name, threads):
     sharing = share_work(made, threads, info)
     shares = [(r1 - r0) * (c1 - c0) for (r0, r1), (c0, c1) in parts(made, sharing, threads, info)]
     assert sum(shares) == rows * columns
-    finest = min(2 * columns, rows * info.panel)
-    assert max(shares) <= max(1.5 * rows * columns / threads, finest)
+    finest = 48 * info.lanes if sharing.exchanged else min(2 * columns, rows * info.panel)
+    assert len(shares) <= threads and max(shares) <= max(1.5 * rows * columns / threads, finest)
 
 
 @pytest.mark.parametrize("info", [XEON, DESKTOP], ids=lambda info: info.simd)
@@ -249,3 +255,28 @@ def test_a_workspace_for_all_sizes_has_room_for_what_is_decided_for_each(info, s
             if not isinstance(slot, int):
                 slot = substitute(slot, {ix.Sym("s0"): depth})
             assert not found.decided and fixed.group * info.panel <= found.widest and fixed.slot <= slot
+
+
+@pytest.mark.parametrize("info", ALL, ids=lambda info: info.processor.name)
+@pytest.mark.parametrize("threads", THREADS)
+def test_operands_exchange_their_roles_whatever_the_threads(info, threads):
+    """Last bits may depend on it, and on the strip."""
+    for filters, (channels, side, kernel, stride) in ((64, (64, 56, 3, 1)), (256, (256, 28, 3, 2)), (48, (16, 300, 3, 2))):
+        right = patches(channels, (side, side), kernel, stride)
+        made = contraction(filters, right.out_height * right.out_width, channels * kernel * kernel, right)
+        alone, several = share_work(made, 1, info), share_work(made, threads, info)
+        assert (alone.exchanged, alone.strip) == (several.exchanged, several.strip)
+
+
+@pytest.mark.parametrize("info", ALL, ids=lambda info: info.processor.name)
+def test_what_exchanged_operands_need(info):
+    right = patches(64, (56, 56), 3)
+    made = contraction(64, 3136, 576, right)
+    own = exchange(made, right, info)
+    assert own.strip % 48 == 0 and stays_near(right, info)
+    lines = -(-own.strip // 56) + 3
+    assert own.elements <= 576 + 16 + own.strip * (info.panel + 1) + 256 * info.panel + 64 * lines * 58 + 64
+    few = contraction(info.lanes // 2, 3136, 576, right)
+    assert exchange(few, right, info).cost >= info.lanes // 2, "half of each vector is idle"
+    short = dataclasses.replace(info, processor=dataclasses.replace(info.processor, l1=Cache(8 << 10, 8, 1)))
+    assert not stays_near(dataclasses.replace(right, kernel=(1, 1)), short), "each tap is on a line of its own"

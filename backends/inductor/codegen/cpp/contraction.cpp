@@ -1,8 +1,7 @@
 // The loops of contraction.h: which thread computes what, and in which order (panels.h says how).
 // ------------------------------------------------------------------ work sharing
 // Of calls whose sizes no compile knew; scheduler/threads.py says what is counted, and decides for all others.
-constexpr i64 widest_lanes = 16, widest_panel = 64;  // as there, whatever vectors are here
-static i64 units(i64 n, i64 unit) { return (n + unit - 1) / unit; }
+constexpr i64 widest_panel = 64;  // as there, whatever vectors are here
 static bool is_direct(const Contraction& c) {
     const i64 beyond = c.columns % widest_lanes, few_rows = ROWS;
     const bool alone = beyond && beyond <= few && c.left.depth == 1 && c.depth >= 4 * widest_lanes;
@@ -82,6 +81,11 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
     const Contraction& c = *contraction;
     const Windows& w = c.windows;
     const i64 batches = c.batches[0] * c.batches[1] * c.batches[2];
+    const int threads = c.threads < c.slots ? c.threads : c.slots;
+    if (c.row_parts) {
+        const Exchanged products(c, epilogue, context);
+        return parallel(c.row_parts * c.block_parts, 1, threads, c.work, [&](i64 begin, i64 end, int thread) { products.compute(begin, end, thread); }, *c.seen, *c.pause);
+    }
     // Windows are read from planes, or packed as a matrix is.
     const bool windows = w.channels > 0 && w.strip > 0;
     const Planes planes = windows ? planes_of(w) : Planes{};
@@ -113,8 +117,8 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
         const i64 c0 = kept.before(place), c1 = kept.before(place + columns);
         const float* const from = c.left.p + at_batch(c, c.left, batch) + r0 * c.left.line + k * c.left.depth;
         const int alone = pitch == width && columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
-        for (i64 done = 0; done < depth; done += chunk_depth) {
-            const i64 now = least(chunk_depth, depth - done);
+        for (i64 done = 0; done < depth; done += c.chunk) {
+            const i64 now = least(c.chunk, depth - done);
             const bool more = k + done > 0;
             // Packed steps are listed up to chunk_depth only.
             const float* const base = listed ? right.panel : right.panel + done * panel;
@@ -192,7 +196,6 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
                     for (i64 r = begin; r < end; r += block) rows_of(p, r, least(r + block, end), false, {room, room, packed_places.at, begin}, k, depth);
                 }
     };
-    const int threads = c.threads < c.slots ? c.threads : c.slots;
     if (c.by_rows) parallel(c.rows, c.transposed ? widest_lanes : 2, threads, c.work, [=, &c](i64 begin, i64 end, int thread) { products(0, panels, begin, end, thread); }, *c.seen, *c.pause);
     else parallel(panels, 1, threads, c.work, [=, &c](i64 begin, i64 end, int thread) { products(begin, end, 0, c.rows, thread); }, *c.seen, *c.pause);
 }

@@ -20,6 +20,7 @@ struct Contraction {
     Matrix left, right;   // of windows, p is the image
     Windows windows;    // of no channels if the right operand is a matrix
     bool transposed;    // lines of a tile are columns
+    i64 row_parts, block_parts;  // elements of windows are spread over vectors (exchanged.h), rows and windows are divided into so many parts; or 0
     bool by_rows;       // threads share out rows, not panels
     bool direct;        // vectors are read where the right operand is, which is not packed
     bool decided;       // by_rows, direct, kept and group are; the library decides if not, for the sizes that it finds

@@ -16,7 +16,7 @@ to threads."""
 
 # By name, the files of which each is made, behind ``HEADERS`` and ``contraction.h``.
 LIBRARIES = {
-    "products": ("tiles.h", "panels.h", "packed.h", "contraction.cpp", "alone.cpp"),
+    "products": ("tiles.h", "panels.h", "packed.h", "exchanged.h", "contraction.cpp", "alone.cpp"),
     "depthwise": ("tiles.h", "depthwise.cpp", "alone.cpp"),
     "probe": ("tiles.h", "panels.h", "measuring.h", "probe.cpp"),
     "cores": ("tiles.h", "panels.h", "measuring.h", "cores.cpp"),

@@ -17,8 +17,11 @@ constexpr i64 block = 48;          // rows of a block: a multiple of ROWS and of
 constexpr i64 chunk_depth = 512;  // so much of a panel stays in the second cache (as in ir/contraction.py)
 constexpr i64 chain = 256;         // so many products are added up one after the other: longer sums are sums of sums
 constexpr int few = 4;             // so many columns beyond whole vectors are sums of their own
+constexpr i64 widest_lanes = 16;   // whatever vectors are here
 constexpr i64 fetched = 16;        // elements of a line of the first cache
 constexpr int ahead = 8;           // lines to fetch ahead while packing: each is on a page of its own
+
+static i64 units(i64 n, i64 unit) { return (n + unit - 1) / unit; }
 
 // Where the lines of a packed panel are.
 struct PackedPlaces {
