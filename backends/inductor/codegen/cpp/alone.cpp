@@ -17,7 +17,7 @@ LIBRARY ALONE(const i64* n, const float* left, const float* right, float* result
     c.windows.set_tiles(w[18], w[19], w[20], w[21]);
     c.workspace = workspace, c.work = c.batches[0] * c.batches[1] * c.batches[2] * c.rows * c.columns * c.depth;
     const Result to{result, c.transposed ? c.rows : c.columns, c.rows * c.columns};
-    c.result = result, c.result_line = to.line, c.result_batch = to.batch;
+    c.touched[0] = result, c.touched_line = to.line, c.touched_batch = to.batch;
     // Threads that have to wait elsewhere are none of its business.
     Seen seen{};
     Pause pause{};

@@ -128,9 +128,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
             for (int r = 0; r < rows; r += ROWS) {
                 const int alive_rows = rows - r < ROWS ? rows - r : ROWS;
                 const float* const at = from + r * c.left.line + done * c.left.depth;
-                if (c.result && !c.transposed && k + done + now >= c.depth)
-                    for (int i = 0; i < alive_rows; ++i)
-                        for (i64 j = c0; j < c1; j += fetched) __builtin_prefetch(c.result + batch * c.result_batch + (r0 + r + i) * c.result_line + j);
+                if (k + done + now >= c.depth) fetch_touched(c, batch, r0, rows, c0, (int)(c1 - c0), r / ROWS, (rows + ROWS - 1) / ROWS);
                 // What this block reads next, or else the block that follows.
                 const i64 next = r + ROWS < rows || done + now >= depth ? ROWS * c.left.line - (r + ROWS < rows ? 0 : done * c.left.depth) : now * c.left.depth - r * c.left.line;
                 if (columns > alone) tile_for<STREAMED>(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, base, steps, listed && r == 0 && first ? panel : 0, now, tile + r * panel, more);
@@ -182,9 +180,10 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
         }
         if (c.direct) {
             for (i64 k = 0; k < c.depth; ++k) steps[k] = (i32)(k * c.right.depth);
-            for (i64 p = first; p < last; ++p)
+            for (i64 p = first; p < last; p += beside)
                 for (i64 r = r0; r < r1; r += block)
-                    rows_of(p, r, least(r + block, r1), r == r0, {room, c.right.p + at_batch(c, c.right, p / across) + p % across * panel, steps, 0}, 0, c.depth);
+                    for (i64 q = p; q < least(p + beside, last); ++q)
+                        rows_of(q, r, least(r + block, r1), r == r0, {room, c.right.p + at_batch(c, c.right, q / across) + q % across * panel, steps, 0}, 0, c.depth);
             return;
         }
         const i64 kept = piece < c.depth ? c.kept : c.rows;

@@ -29,8 +29,8 @@ struct Contraction {
     i64 slot, kept;     // elements of it that each of them has; of how many rows it holds sums that are not done yet
     i64 group, chunk;   // a block of the left operand is packed for so many panels, so deep; 0: it is read where it is
     i64 widest;         // if not decided: columns of all panels side by side for which the workspace has room
-    const float* result;  // where epilogue writes first, to be fetched ahead, or null; its strides
-    i64 result_line, result_batch;
+    const float* touched[4];  // what the epilogue reads or writes line by line, to be fetched ahead, and null behind it; its strides
+    i64 touched_line, touched_batch;
     // If not decided: of windows, what it costs to fill their planes, in rows; what else decides (scheduler/threads.py).
     double packing;
     struct Costs {

@@ -23,7 +23,7 @@ from dynamo_lite.backends.inductor.scheduler.threads import PACKING_SHARE
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 # As in contraction.h.
-MAX_BATCH_DIMS = 3
+MAX_BATCH_DIMS, MAX_TOUCHED = 3, 3
 # With less to compute for a line, arrays of what was computed cost more.
 MIN_FACTOR_COST = 8
 
@@ -78,7 +78,7 @@ class ContractionKernel(CppKernel):
         products = " * ".join(f"({index_text(n, {})})" for n in (batches, rows, columns, c.depth))
         self.line(f"c.work = (i64){products}, c.threads = threads_for(c.work, {self.grain});")
         self.line(f"c.workspace = {self._pointer(t.workspace)};")
-        self._result()
+        self._touched()
         tile = "i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, i64 pitch"
         self.open_function("TileEpilogue", tile)
         self._body()
@@ -108,24 +108,31 @@ class ContractionKernel(CppKernel):
         products = ix.product((volume(c.batch), volume(c.rows), volume(c.columns), c.depth))
         return isinstance(products, int) and products >= 2 * self._least(False)
 
-    def _result(self) -> None:
-        """Where results go, if they stand in plain lines and do not stay in a core's own cache: only then is it worth
-        while to fetch lines before they are written."""
-        t = self.tiles
-        first = next(s for s in self.kernel.stages[1].statements if isinstance(s, Store))
-        strides = [0 if v is None else ix.coefficient(first.index, v) for v in (t.batch, t.line, t.lane)]
-        c = t.contraction
-        size = ix.product((volume(c.batch), volume(c.rows), volume(c.columns), first.value.dtype.itemsize))
+    def _touched(self) -> None:
+        """What the epilogue reads and writes in plain lines, if that does not stay in a core's own cache: only then is
+        it worth while to fetch lines ahead."""
+        t, c = self.tiles, self.tiles.contraction
+        statements = [s for s in self.kernel.stages[1].statements if isinstance(s, Store)]
+        places = [(s.buffer, s.index, s.value.dtype) for s in statements]
+        places += [(*n.attr, n.dtype) for n in walk([s.value for s in statements]) if n.op == "load"]
+        size = ix.product((volume(c.batch), volume(c.rows), volume(c.columns), places[0][2].itemsize))
         near = self.info.near_result
-        if isinstance(size, int) and size < near or not first.buffer or strides[2] != 1 or None in strides[:2]:
-            self.line("c.result = nullptr;")
-            return
-        start = substitute(first.index, {v: 0 for v in (t.batch, t.line, t.lane) if v is not None})
-        place = f"(const float*){self._pointer(first.buffer)} + {index_text(start, {})}"
-        if not isinstance(size, int):
-            place = f"{index_text(size, {})} < {near} ? nullptr : {place}"
-        self.line(f"c.result = {place};")
-        self.line(f"c.result_line = {_list(strides[1:2])}, c.result_batch = {_list(strides[:1])};")
+        loops = [v for v in (t.batch, t.line, t.lane) if v is not None]
+        found: dict[str, None] = {}
+        strides: list[ix.Index] = []
+        for buffer, index, dtype in places:
+            own = [0 if v is None else ix.coefficient(index, v) for v in (t.batch, t.line, t.lane)]
+            if not buffer or own[2] != 1 or None in own or dtype.itemsize != 4 or isinstance(size, int) and size < near:
+                continue
+            strides = strides or own
+            if own == strides and own[1] != 0:
+                start = index_text(substitute(index, {v: 0 for v in loops}), {})
+                found[f"(const float*){self._pointer(buffer)} + {start}"] = None
+        for at, place in enumerate(list(found)[:MAX_TOUCHED]):
+            where = place if isinstance(size, int) else f"{index_text(size, {})} < {near} ? nullptr : {place}"
+            self.line(f"c.touched[{at}] = {where};")
+        if found:
+            self.line(f"c.touched_line = {_list(strides[1:2])}, c.touched_batch = {_list(strides[:1])};")
 
     def _matrix(
         self, buffer: str, offset: ix.Index, line: ix.Index, depth: ix.Index, batch: tuple[ix.Index, ...]

@@ -112,12 +112,6 @@ class Exchanged {
         const i64 r = below ? r0 + panel : r0, at = below ? 0 : k + chain, each = units(least(chain, c.depth - at), fetched);
         return {rows + r * c.left.line + at, c.left.line, each, c.left.depth == 1 && r + panel <= c.rows ? panel * each : 0};
     }
-    // Results that tile `s` of so many has fetched before they are written: of a block of columns.
-    void fetch_results(i64 batch, i64 r0, int rows, i64 first, int columns, int s, int tiles) const {
-        if (!c.result) return;
-        for (int r = rows * s / tiles; r < rows * (s + 1) / tiles; ++r)
-            for (int i = 0; i < columns; i += fetched) __builtin_prefetch(c.result + batch * c.result_batch + (r0 + r) * c.result_line + first + i);
-    }
     // A panel of rows with columns [first, last), a strip.
     void panel_of(i64 batch, i64 r0, int rows, i64 first, i64 last, const float* source, const Room& room) const {
         const float* const left = c.left.p + at_batch(c, c.left, batch);
@@ -134,7 +128,7 @@ class Exchanged {
                     const i64 at = p - first + s * ROWS, tile = at / ROWS;
                     const int some = columns - s * ROWS < ROWS ? columns - s * ROWS : ROWS;
                     next.fetch(next.lines * tile / tiles, next.lines * (tile + 1) / tiles);
-                    if (done) fetch_results(batch, r0, rows, p, columns, s, own);
+                    if (done) fetch_touched(c, batch, r0, rows, p, columns, s, own);
                     spread_tile_for(some, rows)(source, room.columns + at, some, room.steps + k, room.rows, depth, room.sums + at * panel, k > 0);
                 }
                 if (!done) continue;

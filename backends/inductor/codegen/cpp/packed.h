@@ -71,17 +71,6 @@ struct PackedProduct {
         float* const sums = right + c.group * piece * panel + CL;
         return {right, sums, sums + c.group * kept * panel, kept};
     }
-    void fetch_results(i64 batch, i64 r0, int rows, int r, i64 c0, int columns) const {
-        if (!c.result) return;
-        const float* const at = c.result + batch * c.result_batch;
-        const int strips = (rows + ROWS - 1) / ROWS, s = r / ROWS;
-        if (c.transposed)
-            for (int j = columns * s / strips; j < columns * (s + 1) / strips; ++j)
-                for (int i = 0; i < rows; i += fetched) __builtin_prefetch(at + (c0 + j) * c.result_line + r0 + i);
-        else
-            for (int i = r; i < r + ROWS && i < rows; ++i)
-                for (int j = 0; j < columns; j += fetched) __builtin_prefetch(at + (r0 + i) * c.result_line + c0 + j);
-    }
     // One panel's part of a block's products.
     void strips(const float* from, const float* left, const float* right, const i32* steps, int rows, int columns, int alone, i64 depth, float* tile, bool add, i64 batch,
                 i64 r0, i64 c0, int kept, bool last) const {
@@ -91,7 +80,7 @@ struct PackedProduct {
             for (i64 i = 0; i < depth; ++i) column[j][i] = right[at[i] + columns - alone + j];
         for (int r = 0; r < rows; r += ROWS) {
             const int alive_rows = rows - r < ROWS ? rows - r : ROWS;
-            if (last) fetch_results(batch, r0, rows, r, c0, kept);
+            if (last) fetch_touched(c, batch, r0, rows, c0, kept, r / ROWS, (rows + ROWS - 1) / ROWS);
             if (columns > alone)
                 (steps ? tile_for<PACKED_LEFT> : tile_for<PACKED_BOTH>)(alive_rows, columns - alone)(left + r / ROWS * strip_of(depth), 1, ROWS, 0, alive_rows, right, at, 0, depth,
                                                                                                      tile + r * panel, add);

@@ -17,6 +17,7 @@ constexpr i64 block = 48;          // rows of a block: a multiple of ROWS and of
 constexpr i64 chunk_depth = 512;  // so much of a panel stays in the second cache (as in ir/contraction.py)
 constexpr i64 chain = 256;         // so many products are added up one after the other: longer sums are sums of sums
 constexpr int few = 4;             // so many columns beyond whole vectors are sums of their own
+constexpr i64 beside = 64 / panel;  // panels that a block is multiplied with in turn: their results are neighbours, some lines of the cache
 constexpr i64 widest_lanes = 16;   // whatever vectors are here
 constexpr i64 fetched = 16;        // elements of a line of the first cache
 constexpr int ahead = 8;           // lines to fetch ahead while packing: each is on a page of its own
@@ -332,6 +333,15 @@ static void list_taps(const Windows& w, const Planes& planes, i32* to) {
                 *to++ = (i32)(channel * planes.channel + (y.plane * planes.across + x.plane) * planes.each + y.at * planes.width + x.at);
         }
     }
+}
+// What the epilogue touches of rows [r0, r0 + rows) and columns [c0, c0 + columns), the part `s` of so many, while their products are computed.
+static void fetch_touched(const Contraction& c, i64 batch, i64 r0, int rows, i64 c0, int columns, int s, int parts) {
+    if (!c.touched[0]) return;
+    const int lines = c.transposed ? columns : rows, length = c.transposed ? rows : columns;
+    i64 at = batch * c.touched_batch + (c.transposed ? c0 * c.touched_line + r0 : r0 * c.touched_line + c0) + lines * s / parts * c.touched_line;
+    for (int n = lines * (s + 1) / parts - lines * s / parts; n > 0; --n, at += c.touched_line)
+        for (int i = 0; i < length; i += fetched)
+            for (const float* const* p = c.touched; *p; ++p) __builtin_prefetch(*p + at + i);
 }
 // Lines of an image of which `width` of every `pitch` elements count.
 struct Lines {
