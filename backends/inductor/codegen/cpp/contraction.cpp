@@ -98,51 +98,53 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
     const bool listed = windows || c.direct;
     const i64 piece = listed ? c.depth : piece_of(c);
     const i64 packed = piece * panel + CL;
-    const auto columns_of = [=](i64 p) { return (int)least(panel, places - p % across * panel); };
-    // What a thread works with: where it packs or fills planes, where the panel begins, and where its steps of the depth are.
+    // What a thread works with: where it packs or fills planes, where the panel begins and how far behind it the next one, and where its steps of
+    // the depth are.
     struct Right {
         float* room;
         const float* panel;
+        i64 next;
         const i32* steps;
         i64 kept;  // the first row whose sums are kept
     };
     const PackedProduct packs{c, epilogue, context, across, piece, {pitch, width}, places};
-    // Rows [r0, r1) of a panel's products from k on; `first`: the first ones that this thread computes. Sums that are not done yet are kept behind what is packed.
-    const auto rows_of = [=, &c](i64 p, i64 r0, i64 r1, bool first, const Right& right, i64 k, i64 depth) {
-        alignas(64) float whole[block * panel], turned[panel * block], column[few][chunk_depth];
-        float* const tile = piece < c.depth ? right.room + packed + (r0 - right.kept) * panel : whole;
-        const i64 batch = p / across, place = p % across * panel;
-        const int columns = columns_of(p), rows = (int)(r1 - r0);
-        const Lines kept{pitch, width};
-        const i64 c0 = kept.before(place), c1 = kept.before(place + columns);
-        const float* const from = c.left.p + at_batch(c, c.left, batch) + r0 * c.left.line + k * c.left.depth;
+    // Rows [r0, r1) of the products of one panel with depth k and more, into lines of `apart`; `first`: the first ones that this thread computes.
+    const auto panel_of = [=, &c](i64 p, i64 r0, int rows, bool first, const float* panel_, const Right& right, i64 k, i64 depth, float* tile, i64 apart, Ahead& ahead) {
+        float column[few][chunk_depth];
+        const int columns = packs.columns_of(p, p + 1);
+        const float* const from = c.left.p + at_batch(c, c.left, p / across) + r0 * c.left.line + k * c.left.depth;
         const int alone = pitch == width && columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
         for (i64 done = 0; done < depth; done += c.chunk) {
             const i64 now = least(c.chunk, depth - done);
             const bool more = k + done > 0;
             // Packed steps are listed up to chunk_depth only.
-            const float* const base = listed ? right.panel : right.panel + done * panel;
+            const float* const base = listed ? panel_ : panel_ + done * panel;
             const i32* const steps = listed ? right.steps + done : right.steps;
             for (int j = 0; j < alone; ++j)
                 for (i64 i = 0; i < now; ++i) column[j][i] = base[steps[i] + columns - alone + j];
             for (int r = 0; r < rows; r += ROWS) {
                 const int alive_rows = rows - r < ROWS ? rows - r : ROWS;
                 const float* const at = from + r * c.left.line + done * c.left.depth;
-                if (k + done + now >= c.depth) fetch_touched(c, batch, r0, rows, c0, (int)(c1 - c0), r / ROWS, (rows + ROWS - 1) / ROWS);
+                float* const sums = tile + r * apart;
+                if (k + done + now >= c.depth) ahead.fetch(c);
                 // What this block reads next, or else the block that follows.
                 const i64 next = r + ROWS < rows || done + now >= depth ? ROWS * c.left.line - (r + ROWS < rows ? 0 : done * c.left.depth) : now * c.left.depth - r * c.left.line;
-                if (columns > alone) tile_for<STREAMED>(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, base, steps, listed && r == 0 && first ? panel : 0, now, tile + r * panel, more);
-                if (alone) columns_for[alone - 1](at, c.left.line, alive_rows, column, now, tile + r * panel + columns - alone, more);
+                if (columns > alone) tile_for<STREAMED>(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, base, steps, listed && r == 0 && first ? panel : 0, now, sums, apart, more);
+                if (alone) columns_for[alone - 1](at, c.left.line, alive_rows, column, now, sums + columns - alone, apart, more);
             }
         }
-        if (k + depth < c.depth) return;
-        kept.close_up(place, columns, rows, tile);
-        if (c.transposed) {
-            transpose_tile(tile, rows, columns, turned);
-            epilogue(context, batch, c0, c1, r0, r1, turned, block);
-        } else {
-            epilogue(context, batch, r0, r1, c0, c1, tile, panel);
-        }
+    };
+    // So many panels side by side are finished together, if their sums are a tile's: each row's results are on a page of their own.
+    const i64 side = c.transposed || piece < c.depth ? 1 : wide / panel;
+    // The same of panels [p, end), no more than `side`, and what follows. Sums that are not done yet are kept behind what is packed.
+    const auto rows_of = [=, &c](i64 p, i64 end, i64 r0, i64 r1, bool first, const Right& right, i64 k, i64 depth) {
+        alignas(64) float whole[block * wide];
+        float* const tile = piece < c.depth ? right.room + packed + (r0 - right.kept) * panel : whole;
+        const i64 batch = p / across, place = p % across * panel, c0 = packs.lines.before(place);
+        const int columns = packs.columns_of(p, end), rows = (int)(r1 - r0);
+        Ahead ahead(true, batch, r0, rows, c0, packs.lines.before(place + columns) - c0, end - p);
+        for (i64 q = p; q < end; ++q) panel_of(q, r0, rows, first, right.panel + (q - p) * right.next, right, k, depth, tile + (q - p) * panel, side * panel, ahead);
+        if (k + depth >= c.depth) packs.finish(batch, r0, r1, place, columns, tile, side * panel);
     };
     // Panels [first, last) of one batch, which is a strip at most, from its planes.
     const auto strip = [=, &c, &w](i64 first, i64 last, i64 r0, i64 r1, float* room, const i32* taps) {
@@ -159,9 +161,9 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
             for (i64 r = r0; r < r1; r += block) packs.rows_of(first, last, r, least(r + block, r1), r, 0, c.depth, own);
             return;
         }
-        for (i64 p = first; p < last; ++p) {
-            const Right right{room, room + (p % across * panel - y0 * pitch - x0), taps, 0};
-            for (i64 r = r0; r < r1; r += block) rows_of(p, r, least(r + block, r1), r == r0, right, 0, c.depth);
+        for (i64 p = first; p < last; p += side) {
+            const Right right{room, room + (p % across * panel - y0 * pitch - x0), panel, taps, 0};
+            for (i64 r = r0; r < r1; r += block) rows_of(p, least(p + side, last), r, least(r + block, r1), r == r0, right, 0, c.depth);
         }
     };
     // Each thread packs its panels or fills its planes: to read that from the cache of another thread takes as long as the products of some fifty
@@ -180,20 +182,24 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
         }
         if (c.direct) {
             for (i64 k = 0; k < c.depth; ++k) steps[k] = (i32)(k * c.right.depth);
-            for (i64 p = first; p < last; p += beside)
-                for (i64 r = r0; r < r1; r += block)
-                    for (i64 q = p; q < least(p + beside, last); ++q)
-                        rows_of(q, r, least(r + block, r1), r == r0, {room, c.right.p + at_batch(c, c.right, q / across) + q % across * panel, steps, 0}, 0, c.depth);
+            for (i64 p = first, end; p < last; p = end) {
+                end = least(least(p + side, last), (p / across + 1) * across);
+                const Right right{room, c.right.p + at_batch(c, c.right, p / across) + p % across * panel, panel, steps, 0};
+                for (i64 r = r0; r < r1; r += block) rows_of(p, end, r, least(r + block, r1), r == r0, right, 0, c.depth);
+            }
             return;
         }
         const i64 kept = piece < c.depth ? c.kept : c.rows;
-        for (i64 p = first; p < last; ++p)
+        for (i64 p = first, next; p < last; p = next) {
+            next = least(least(p + side, last), (p / across + 1) * across);
             for (i64 begin = r0; begin < r1; begin += kept)
                 for (i64 k = 0; k < c.depth; k += piece) {
                     const i64 depth = least(piece, c.depth - k), end = least(begin + kept, r1);
-                    pack_panel(c, across, p, k, depth, room);
-                    for (i64 r = begin; r < end; r += block) rows_of(p, r, least(r + block, end), false, {room, room, packed_places.at, begin}, k, depth);
+                    for (i64 q = p; q < next; ++q) pack_panel(c, across, q, k, depth, room + (q - p) * piece * panel);
+                    const Right right{room, room, piece * panel, packed_places.at, begin};
+                    for (i64 r = begin; r < end; r += block) rows_of(p, next, r, least(r + block, end), false, right, k, depth);
                 }
+        }
     };
     if (c.by_rows) parallel(c.rows, c.transposed ? widest_lanes : 2, threads, c.work, [=, &c](i64 begin, i64 end, int thread) { products(0, panels, begin, end, thread); }, *c.seen, *c.pause);
     else parallel(panels, 1, threads, c.work, [=, &c](i64 begin, i64 end, int thread) { products(begin, end, 0, c.rows, thread); }, *c.seen, *c.pause);

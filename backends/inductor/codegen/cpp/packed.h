@@ -71,48 +71,57 @@ struct PackedProduct {
         float* const sums = right + c.group * piece * panel + CL;
         return {right, sums, sums + c.group * kept * panel, kept};
     }
-    // One panel's part of a block's products.
-    void strips(const float* from, const float* left, const float* right, const i32* steps, int rows, int columns, int alone, i64 depth, float* tile, bool add, i64 batch,
-                i64 r0, i64 c0, int kept, bool last) const {
+    // Columns that are computed in panels [p, end).
+    int columns_of(i64 p, i64 end) const { return (int)least((end - p) * panel, places - p % across * panel); }
+    // One panel's part of a block's products, into lines of `pitch`.
+    void strips(const float* from, const float* left, const float* right, const i32* steps, int rows, int columns, int alone, i64 depth, float* tile, i64 pitch, bool add,
+                Ahead& ahead) const {
         float column[few][chunk_depth];
         const i32* const at = steps ? steps : packed_places.at;
         for (int j = 0; j < alone; ++j)
             for (i64 i = 0; i < depth; ++i) column[j][i] = right[at[i] + columns - alone + j];
         for (int r = 0; r < rows; r += ROWS) {
             const int alive_rows = rows - r < ROWS ? rows - r : ROWS;
-            if (last) fetch_touched(c, batch, r0, rows, c0, kept, r / ROWS, (rows + ROWS - 1) / ROWS);
+            float* const sums = tile + r * pitch;
+            ahead.fetch(c);
             if (columns > alone)
                 (steps ? tile_for<PACKED_LEFT> : tile_for<PACKED_BOTH>)(alive_rows, columns - alone)(left + r / ROWS * strip_of(depth), 1, ROWS, 0, alive_rows, right, at, 0, depth,
-                                                                                                     tile + r * panel, add);
-            if (alone) columns_for[alone - 1](from + r * c.left.line, c.left.line, alive_rows, column, depth, tile + r * panel + columns - alone, add);
+                                                                                                     sums, pitch, add);
+            if (alone) columns_for[alone - 1](from + r * c.left.line, c.left.line, alive_rows, column, depth, sums + columns - alone, pitch, add);
         }
     }
-    void finish(i64 batch, i64 r0, i64 r1, i64 place, int columns, float* tile) const {
+    void finish(i64 batch, i64 r0, i64 r1, i64 place, int columns, float* tile, i64 pitch) const {
         const i64 c0 = lines.before(place), c1 = lines.before(place + columns);
-        lines.close_up(place, columns, (int)(r1 - r0), tile);
-        if (!c.transposed) return epilogue(context, batch, r0, r1, c0, c1, tile, panel);
+        lines.close_up(place, columns, (int)(r1 - r0), tile, pitch);
+        if (!c.transposed) return epilogue(context, batch, r0, r1, c0, c1, tile, pitch);
         alignas(64) float turned[panel * block];
-        transpose_tile(tile, (int)(r1 - r0), (int)(c1 - c0), turned);
+        transpose_tile(tile, pitch, (int)(r1 - r0), (int)(c1 - c0), turned);
         epilogue(context, batch, c0, c1, r0, r1, turned, block);
     }
     // A block's products with panels [p, end), from k on; `first`: the first row whose sums are kept.
     void rows_of(i64 p, i64 end, i64 r0, i64 r1, i64 first, i64 k, i64 depth, const Room& room) const {
-        alignas(64) float whole[block * panel];
-        const i64 batch = p / across;
+        alignas(64) float whole[block * wide];
+        const bool kept = c.depth > c.chunk;
+        const i64 batch = p / across, side = c.transposed || kept ? 1 : wide / panel, pitch = side * panel;
         const int rows = (int)(r1 - r0);
         const float* const from = c.left.p + at_batch(c, c.left, batch) + r0 * c.left.line;
         for (i64 done = 0; done < depth; done += c.chunk) {
             const i64 now = least(c.chunk, depth - done), at = k + done;
             const bool last = at + now >= c.depth;
             pack_left(from + at * c.left.depth, c.left.line, c.left.depth, now, rows, room.left);
-            for (i64 q = p; q < end; ++q) {
+            for (i64 q = p, stop; q < end; q = stop) {
+                stop = least(q + side, end);
+                float* const tile = kept ? room.sums + ((q - p) * room.kept + r0 - first) * panel : whole;
                 const i64 place = q % across * panel, c0 = lines.before(place);
-                const int columns = (int)least(panel, places - place), kept = (int)(lines.before(place + columns) - c0);
-                const int alone = kept == columns && columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
-                float* const tile = c.depth <= c.chunk ? whole : room.sums + ((q - p) * room.kept + r0 - first) * panel;
-                const float* const right = room.right + (room.steps ? place : ((q - p) * piece + done) * panel);
-                strips(from + at * c.left.depth, room.left, right, room.steps ? room.steps + at : nullptr, rows, columns, alone, now, tile, at > 0, batch, r0, c0, kept, last);
-                if (last) finish(batch, r0, r1, place, columns, tile);
+                Ahead ahead(last, batch, r0, rows, c0, lines.before(place + columns_of(q, stop)) - c0, stop - q);
+                for (i64 own = q; own < stop; ++own) {
+                    const i64 begin = own % across * panel;
+                    const int columns = columns_of(own, own + 1);
+                    const int alone = lines.pitch == lines.width && columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
+                    const float* const right = room.right + (room.steps ? begin : ((own - p) * piece + done) * panel);
+                    strips(from + at * c.left.depth, room.left, right, room.steps ? room.steps + at : nullptr, rows, columns, alone, now, tile + (own - q) * panel, pitch, at > 0, ahead);
+                }
+                if (last) finish(batch, r0, r1, place, columns_of(q, stop), tile, pitch);
             }
         }
     }

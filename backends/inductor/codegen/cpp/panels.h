@@ -17,7 +17,7 @@ constexpr i64 block = 48;          // rows of a block: a multiple of ROWS and of
 constexpr i64 chunk_depth = 512;  // so much of a panel stays in the second cache (as in ir/contraction.py)
 constexpr i64 chain = 256;         // so many products are added up one after the other: longer sums are sums of sums
 constexpr int few = 4;             // so many columns beyond whole vectors are sums of their own
-constexpr i64 beside = 64 / panel;  // panels that a block is multiplied with in turn: their results are neighbours, some lines of the cache
+constexpr i64 wide = 64;           // results that the epilogue has of a row at once, as each row is on a page of its own: of so many panels
 constexpr i64 widest_lanes = 16;   // whatever vectors are here
 constexpr i64 fetched = 16;        // elements of a line of the first cache
 constexpr int ahead = 8;           // lines to fetch ahead while packing: each is on a page of its own
@@ -37,7 +37,7 @@ static constexpr PackedPlaces packed_places;
 // what the tile holds, of which only the `rows` are written. `places`: where in `right` each step of the depth is. `next`: how far the left operand's next rows are, to be fetched meanwhile; `beside`: how far what
 // is read next of `right`, or 0. Of a packed left operand `line`, `step` and `next` say nothing, of two packed ones `places` and `beside` neither.
 enum Operands { STREAMED, PACKED_LEFT, PACKED_BOTH };
-template <int R, int V, bool HALF = false, Operands OPERANDS = STREAMED> NOINLINE void tile_product(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, bool add) {
+template <int R, int V, bool HALF = false, Operands OPERANDS = STREAMED> NOINLINE void tile_product(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, i64 pitch, bool add) {
     typedef vec<float, CL / 2> hvec;
     constexpr bool PACKED = OPERANDS != STREAMED, PLACED = OPERANDS != PACKED_BOTH;
     constexpr int WHOLE = HALF ? V - 1 : V, some = WHOLE ? WHOLE : 1;
@@ -83,7 +83,7 @@ template <int R, int V, bool HALF = false, Operands OPERANDS = STREAMED> NOINLIN
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
             if (r >= rows) break;
-            float* const p = tile + r * panel;
+            float* const p = tile + r * pitch;
 #pragma GCC unroll 4
             for (int v = 0; v < WHOLE; ++v) store<CL>(p + v * CL, more ? load<CL>(p + v * CL, full()) + sum[r][v] : sum[r][v], full());
             if constexpr (HALF) store<CL / 2>(p + WHOLE * CL, more ? load<CL / 2>(p + WHOLE * CL, full()) + half[r] : half[r], full());
@@ -98,7 +98,7 @@ template <int D> INLINE fvec merge(fvec a, fvec b) {
     return __builtin_shuffle(a, b, own) + __builtin_shuffle(a, b, other);
 }
 // N columns, which would leave most of a vector idle: sums along the left operand's rows, which have to be contiguous.
-template <int N> NOINLINE void column_products(const float* left, i64 line, int rows, const float (*columns)[chunk_depth], i64 depth, float* tile, bool add) {
+template <int N> NOINLINE void column_products(const float* left, i64 line, int rows, const float (*columns)[chunk_depth], i64 depth, float* tile, i64 pitch, bool add) {
     static_assert(ROWS <= 8 && (CL >= 8 || ROWS <= CL));
     fvec sum[N][8];
     const float* at[ROWS];
@@ -128,12 +128,12 @@ template <int N> NOINLINE void column_products(const float* left, i64 line, int 
         s[0] = merge<2>(s[0], s[2]);
         if constexpr (CL > 4) s[0] = merge<4>(s[0], merge<2>(s[4], s[6]));
         if constexpr (CL > 8) s[0] = merge<8>(s[0], s[0]);
-        for (int r = 0; r < rows; ++r) tile[r * panel + n] = add ? tile[r * panel + n] + s[0][r] : s[0][r];
+        for (int r = 0; r < rows; ++r) tile[r * pitch + n] = add ? tile[r * pitch + n] + s[0][r] : s[0][r];
     }
 }
-typedef void Columns(const float* left, i64 line, int rows, const float (*columns)[chunk_depth], i64 depth, float* tile, bool add);
+typedef void Columns(const float* left, i64 line, int rows, const float (*columns)[chunk_depth], i64 depth, float* tile, i64 pitch, bool add);
 static constexpr Columns* columns_for[few] = {column_products<1>, column_products<2>, column_products<3>, column_products<4>};
-typedef void Tile(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, bool add);
+typedef void Tile(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, i64 pitch, bool add);
 template <Operands PACKED> static Tile* tile_for(int rows, int columns) {
     if (columns > panel - CL / 2) {
         if (rows <= 2) return tile_product<2, CV, false, PACKED>;
@@ -212,12 +212,12 @@ static void pack_left(const float* p, i64 line, i64 step, i64 depth, int rows, f
                 for (int i = 0; i < ROWS; ++i) to[k * ROWS + i] = p[(i < own ? i : 0) * line + k * step];
     }
 }
-// The tile with rows and columns exchanged; `from` has lines of `panel`, `to` of `block`.
-static void transpose_tile(const float* from, int rows, int columns, float* to) {
+// The tile with rows and columns exchanged; `to` has lines of `block`.
+static void transpose_tile(const float* from, i64 pitch, int rows, int columns, float* to) {
     fvec tile[CL];
     for (int r = 0; r < rows; r += CL)
         for (int c = 0; c < columns; c += CL) {
-            load_tile<CL>(tile, from + r * panel + c, panel, full(), full());
+            load_tile<CL>(tile, from + r * pitch + c, pitch, full(), full());
 #pragma GCC unroll 16
             for (int j = 0; j < CL; ++j) store<CL>(to + (c + j) * block + r, tile[j], full());
         }
@@ -334,21 +334,32 @@ static void list_taps(const Windows& w, const Planes& planes, i32* to) {
         }
     }
 }
-// What the epilogue touches of rows [r0, r0 + rows) and columns [c0, c0 + columns), the part `s` of so many, while their products are computed.
-static void fetch_touched(const Contraction& c, i64 batch, i64 r0, int rows, i64 c0, int columns, int s, int parts) {
-    if (!c.touched[0]) return;
-    const int lines = c.transposed ? columns : rows, length = c.transposed ? rows : columns;
-    i64 at = batch * c.touched_batch + (c.transposed ? c0 * c.touched_line + r0 : r0 * c.touched_line + c0) + lines * s / parts * c.touched_line;
-    for (int n = lines * (s + 1) / parts - lines * s / parts; n > 0; --n, at += c.touched_line)
-        for (int i = 0; i < length; i += fetched)
-            for (const float* const* p = c.touched; *p; ++p) __builtin_prefetch(*p + at + i);
-}
+// What the epilogue touches of rows [r0, r0 + rows) and columns [c0, c0 + columns), fetched while the products of their last strips of ROWS are
+// computed, as many lines with each strip.
+class Ahead {
+    const i64 batch, r0, c0;
+    const int rows, columns, all;
+    int strip = 0;
+
+public:
+    Ahead(bool wanted, i64 batch, i64 r0, int rows, i64 c0, i64 columns, i64 panels)
+        : batch(batch), r0(r0), c0(c0), rows(rows), columns((int)columns), all(wanted ? (int)panels * (rows + ROWS - 1) / ROWS : 0) {}
+    // With the next strip.
+    void fetch(const Contraction& c) {
+        if (!c.touched[0] || strip >= all) return;
+        const i64 lines = c.transposed ? columns : rows, length = c.transposed ? rows : columns, from = lines * strip / all;
+        i64 at = batch * c.touched_batch + (c.transposed ? c0 * c.touched_line + r0 : r0 * c.touched_line + c0) + from * c.touched_line;
+        for (i64 n = lines * ++strip / all - from; n > 0; --n, at += c.touched_line)
+            for (i64 i = 0; i < length; i += fetched)
+                for (const float* const* p = c.touched; *p; ++p) __builtin_prefetch(*p + at + i);
+    }
+};
 // Lines of an image of which `width` of every `pitch` elements count.
 struct Lines {
     i64 pitch, width;
     i64 before(i64 place) const { return place / pitch * width + least(place % pitch, width); }
     // Moves what counts of the places from `place` on together, in each row of a tile.
-    void close_up(i64 place, int columns, int rows, float* tile) const {
+    void close_up(i64 place, int columns, int rows, float* tile, i64 apart) const {
         if (pitch == width) return;
         i64 to = 0;
         for (i64 from = 0; from < columns;) {
@@ -356,7 +367,7 @@ struct Lines {
             if (some > 0 && to < from)
                 for (int r = 0; r < rows; ++r)
                     for_lanes<CL>(0, some, [&](i64 k, auto m) INLINE_LAMBDA {
-                        float* const line = tile + r * panel + k;
+                        float* const line = tile + r * apart + k;
                         store<CL>(line + to, load<CL>(line + from, m), m);
                     });
             to += some > 0 ? some : 0;
