@@ -335,7 +335,7 @@ static void list_taps(const Windows& w, const Planes& planes, i32* to) {
     }
 }
 // What the epilogue touches of rows [r0, r0 + rows) and columns [c0, c0 + columns), fetched while the products of their last strips of ROWS are
-// computed, as many lines with each strip.
+// computed, as many lines with each strip. Into the second cache: in the first one, rows whose distance has powers of two in it take each other's places.
 class Ahead {
     const i64 batch, r0, c0;
     const int rows, columns, all;
@@ -351,7 +351,7 @@ public:
         i64 at = batch * c.touched_batch + (c.transposed ? c0 * c.touched_line + r0 : r0 * c.touched_line + c0) + from * c.touched_line;
         for (i64 n = lines * ++strip / all - from; n > 0; --n, at += c.touched_line)
             for (i64 i = 0; i < length; i += fetched)
-                for (const float* const* p = c.touched; *p; ++p) __builtin_prefetch(*p + at + i);
+                for (const float* const* p = c.touched; *p; ++p) __builtin_prefetch(*p + at + i, 0, 2);
     }
 };
 // Lines of an image of which `width` of every `pitch` elements count.
