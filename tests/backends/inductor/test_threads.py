@@ -261,7 +261,8 @@ def test_a_workspace_for_all_sizes_has_room_for_what_is_decided_for_each(info, s
 @pytest.mark.parametrize("threads", THREADS)
 def test_operands_exchange_their_roles_whatever_the_threads(info, threads):
     """Last bits may depend on it, and on the strip."""
-    for filters, (channels, side, kernel, stride) in ((64, (64, 56, 3, 1)), (256, (256, 28, 3, 2)), (48, (16, 300, 3, 2))):
+    for filters, *image in ((64, 64, 56, 3, 1), (256, 256, 28, 3, 2), (48, 16, 300, 3, 2)):
+        channels, side, kernel, stride = image
         right = patches(channels, (side, side), kernel, stride)
         made = contraction(filters, right.out_height * right.out_width, channels * kernel * kernel, right)
         alone, several = share_work(made, 1, info), share_work(made, threads, info)

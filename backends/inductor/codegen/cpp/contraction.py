@@ -126,7 +126,7 @@ class ContractionKernel(CppKernel):
                 continue
             strides = strides or own
             if own == strides and own[1] != 0:
-                start = index_text(substitute(index, {v: 0 for v in loops}), {})
+                start = index_text(substitute(index, dict.fromkeys(loops, 0)), {})
                 found[f"(const float*){self._pointer(buffer)} + {start}"] = None
         for at, place in enumerate(list(found)[:MAX_TOUCHED]):
             where = place if isinstance(size, int) else f"{index_text(size, {})} < {near} ? nullptr : {place}"
