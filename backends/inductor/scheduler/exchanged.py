@@ -15,6 +15,9 @@ from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 # Rows of a block, for which panels are read again, or windows that are finished at a time (``panels.h``).
 BLOCK = 48
+# Packing of an operand is to cost at most this part of its products, if there is enough to use it for: a bound on the
+# loss, whatever packing costs here.
+PACKING_SHARE = 0.02
 # Bytes of a line of the caches.
 LINE = 64
 
@@ -47,8 +50,8 @@ def stays_near(right: Patches, info: TargetInfo) -> bool:
 
 
 def exchange(contraction: Contraction, right: Patches, info: TargetInfo) -> Exchange:
-    """The cheapest strip: one that fits the own cache, or a longer one, so that rows are packed less often while the
-    image is read from further away."""
+    """The cheapest strip: one that fits the own cache, or a longer one where packing would cost more than it may, so
+    that rows are packed less often while the image and the sums are read from further away."""
     rows, columns, depth = (_number(n) for n in (volume(contraction.rows), volume(contraction.columns),
                                                  contraction.depth))
     costs = info.costs
@@ -62,7 +65,9 @@ def exchange(contraction: Contraction, right: Patches, info: TargetInfo) -> Exch
         near = image + kept <= info.near_planes
         room = image + MAX_LANES if any(right.padding) else 0
         copied = costs.im2col * strips * room / (depth * columns)
-        cost = strips * packed * rows / columns + copied + idle + (0.0 if near else (info.far_read - 1) * rows)
+        # An element from further away is used by several taps, where that of a left operand is used once for a panel.
+        far = max((info.far_read - 1) * strips * image / (depth * columns), PACKING_SHARE) * rows
+        cost = strips * packed * rows / columns + copied + idle + (0.0 if near else far)
         if found is None or cost < found.cost:
             found = Exchange(strip, _whole(depth) + _whole(kept + room), packed, copied, cost)
         if near:

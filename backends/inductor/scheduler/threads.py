@@ -29,7 +29,14 @@ from dynamo_lite.backends.inductor.ir.contraction import (
     Patches,
     volume,
 )
-from dynamo_lite.backends.inductor.scheduler.exchanged import BLOCK, Exchange, exchange, parts_of, stays_near
+from dynamo_lite.backends.inductor.scheduler.exchanged import (
+    BLOCK,
+    PACKING_SHARE,
+    Exchange,
+    exchange,
+    parts_of,
+    stays_near,
+)
 from dynamo_lite.backends.inductor.target_info import LANES, TargetInfo
 
 # Workspaces are rounded up to so many elements, so that kernels find one of the same size to take over.
@@ -42,9 +49,6 @@ MAX_PANEL = 64
 STRIP_SLACK = 8
 # The fewest rows of a strip of ``panels.h``.
 LEAST_STRIP = 4
-# Packing of the left operand is to cost at most this part of its products, if there are columns enough: a bound on the
-# loss, whatever packing costs here.
-PACKING_SHARE = 0.02
 # Up to so many columns beyond whole vectors are sums of their own (``panels.h``).
 FEW = 4
 

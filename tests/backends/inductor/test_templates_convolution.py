@@ -131,10 +131,10 @@ def test_narrower_vectors(name, simd):
         check(*CONVOLUTIONS[name])
 
 
-# Costs with which filters are packed wherever they can be, and windows where they have no border; and with which not.
+# Costs with which windows are packed where they have no border and overlap little, and operands exchange their roles
+# elsewhere; with which planes have filters in streams, and packed ones; and with which all operands exchange their roles.
 PACKED = {"streamed_left": 0.5, "left_columns": 1.0, "pack_columns": 0.1}
 STREAMED = {"streamed_left": 1e-6, "pack_columns": 1000.0}
-# With which planes have packed filters, and with which operands exchange their roles.
 PLANES = {"streamed_left": 0.5, "left_columns": 1.0, "pack_columns": 1000.0}
 EXCHANGED = {"streamed_left": 10.0, "left_columns": 1e6, "pack_columns": 0.01}
 
@@ -181,8 +181,21 @@ def test_operands_exchange_their_roles_where_that_pays(name, simd):
         assert ways(fn, args) == ["exchanged"]
 
 
-@pytest.mark.parametrize("costs", [STREAMED, PACKED, PLANES, EXCHANGED],
-                         ids=["streamed", "packed", "planes", "exchanged"])
+def test_what_follows_reads_and_writes_is_fetched_ahead():
+    """Where it is in plain lines and too large to stay near: results and a residual, not one number for a line."""
+    def fn(x, w, b, y):
+        return (conv2(x, w) * b[:, None, None] + y).relu()
+
+    large, small = (dynamo_lite.compile(fn), (64, 64)), (dynamo_lite.compile(fn), (8, 8))
+    for (compiled, side), expected in ((large, 2), (small, 0)):
+        args = R(1, 16, *side), R(64, 16, 1, 1), R(64), R(1, 64, *side)
+        with torch.no_grad():
+            assert torch.allclose(compiled(*args), fn(*args), atol=1e-5)
+        assert len(re.findall(r"c\.touched\[\d\] =", dynamo_lite.generated_code(compiled))) == expected
+        dynamo_lite.reset()
+
+
+@pytest.mark.parametrize("costs", [STREAMED, PLANES, PACKED], ids=["streamed", "planes", "packed"])
 @pytest.mark.parametrize("simd", ["auto", "scalar"])
 @pytest.mark.parametrize("part", range(4))
 def test_ways_to_read_filters(part, simd, costs):

@@ -142,7 +142,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
         float* const tile = piece < c.depth ? right.room + packed + (r0 - right.kept) * panel : whole;
         const i64 batch = p / across, place = p % across * panel, c0 = packs.lines.before(place);
         const int columns = packs.columns_of(p, end), rows = (int)(r1 - r0);
-        Ahead ahead(true, batch, r0, rows, c0, packs.lines.before(place + columns) - c0, end - p);
+        Ahead ahead(true, batch, r0, rows, c0, packs.lines.before(place + columns) - c0, (end - p) * units(rows, ROWS));
         for (i64 q = p; q < end; ++q) panel_of(q, r0, rows, first, right.panel + (q - p) * right.next, right, k, depth, tile + (q - p) * panel, side * panel, ahead);
         if (k + depth >= c.depth) packs.finish(batch, r0, r1, place, columns, tile, side * panel);
     };

@@ -18,8 +18,8 @@ from dynamo_lite.backends.inductor.ir.contraction import MAX_LINES, Contraction,
 from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.ir.substitution import substitute
+from dynamo_lite.backends.inductor.scheduler.exchanged import PACKING_SHARE
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
-from dynamo_lite.backends.inductor.scheduler.threads import PACKING_SHARE
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 # As in contraction.h.

@@ -113,7 +113,7 @@ struct PackedProduct {
                 stop = least(q + side, end);
                 float* const tile = kept ? room.sums + ((q - p) * room.kept + r0 - first) * panel : whole;
                 const i64 place = q % across * panel, c0 = lines.before(place);
-                Ahead ahead(last, batch, r0, rows, c0, lines.before(place + columns_of(q, stop)) - c0, stop - q);
+                Ahead ahead(last, batch, r0, rows, c0, lines.before(place + columns_of(q, stop)) - c0, (stop - q) * units(rows, ROWS));
                 for (i64 own = q; own < stop; ++own) {
                     const i64 begin = own % across * panel;
                     const int columns = columns_of(own, own + 1);

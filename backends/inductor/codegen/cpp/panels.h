@@ -334,22 +334,22 @@ static void list_taps(const Windows& w, const Planes& planes, i32* to) {
         }
     }
 }
-// What the epilogue touches of rows [r0, r0 + rows) and columns [c0, c0 + columns), fetched while the products of their last strips of ROWS are
-// computed, as many lines with each strip. Into the second cache: in the first one, rows whose distance has powers of two in it take each other's places.
+// What the epilogue touches of rows [r0, r0 + rows) and columns [c0, c0 + columns), fetched while their last products are computed: as many lines with
+// each of so many tiles. Into the second cache: in the first one, rows whose distance has powers of two in it take each other's places.
 class Ahead {
     const i64 batch, r0, c0;
     const int rows, columns, all;
-    int strip = 0;
+    int tile = 0;
 
 public:
-    Ahead(bool wanted, i64 batch, i64 r0, int rows, i64 c0, i64 columns, i64 panels)
-        : batch(batch), r0(r0), c0(c0), rows(rows), columns((int)columns), all(wanted ? (int)panels * (rows + ROWS - 1) / ROWS : 0) {}
-    // With the next strip.
+    Ahead(bool wanted, i64 batch, i64 r0, int rows, i64 c0, i64 columns, i64 tiles)
+        : batch(batch), r0(r0), c0(c0), rows(rows), columns((int)columns), all(wanted ? (int)tiles : 0) {}
+    // With the next tile.
     void fetch(const Contraction& c) {
-        if (!c.touched[0] || strip >= all) return;
-        const i64 lines = c.transposed ? columns : rows, length = c.transposed ? rows : columns, from = lines * strip / all;
+        if (!c.touched[0] || tile >= all) return;
+        const i64 lines = c.transposed ? columns : rows, length = c.transposed ? rows : columns, from = lines * tile / all;
         i64 at = batch * c.touched_batch + (c.transposed ? c0 * c.touched_line + r0 : r0 * c.touched_line + c0) + from * c.touched_line;
-        for (i64 n = lines * ++strip / all - from; n > 0; --n, at += c.touched_line)
+        for (i64 n = lines * ++tile / all - from; n > 0; --n, at += c.touched_line)
             for (i64 i = 0; i < length; i += fetched)
                 for (const float* const* p = c.touched; *p; ++p) __builtin_prefetch(*p + at + i, 0, 2);
     }
