@@ -25,15 +25,13 @@ LINE = 64
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exchange:
     """Attributes:
-    strip: so many windows, a multiple of ``BLOCK``.
-    elements: what a thread needs for them.
+    strip: so many windows at most, a multiple of ``BLOCK``.
     packed: what a row costs to pack, in products of an element.
     copied: in rows, what the image costs to copy.
     cost: in rows, beside the products of all rows.
     """
 
     strip: int
-    elements: int
     packed: float
     copied: float
     cost: float
@@ -49,52 +47,75 @@ def stays_near(right: Patches, info: TargetInfo) -> bool:
     return seen * LINE <= info.processor.l1.size // 2
 
 
-def exchange(contraction: Contraction, right: Patches, info: TargetInfo) -> Exchange:
+def exchange(contraction: Contraction, right: Patches, info: TargetInfo) -> Exchange | None:
     """The cheapest strip: one that fits the own cache, or a longer one where packing would cost more than it may, so
-    that rows are packed less often while the image and the sums are read from further away."""
+    that rows are packed less often while the image and the sums are read from further away, but from a cache; None if
+    there is no such strip."""
     rows, columns, depth = (_number(n) for n in (volume(contraction.rows), volume(contraction.columns),
                                                  contraction.depth))
     costs = info.costs
     packed = costs.pack_columns if contraction.left.depth == 1 else costs.pack_lines
     idle = -(-rows // info.lanes) * info.lanes - rows
-    blocks, found = -(-columns // BLOCK), None
-    for parts in range(1, blocks + 1):
+    blocks, found, parts, near = -(-columns // BLOCK), None, 1, False
+    while parts <= blocks and not near:
         strip = -(-blocks // parts) * BLOCK
-        image, strips = _image(right, strip), -(-columns // strip)
-        kept = strip * (info.panel + 1) + CHAIN_DEPTH * info.panel
-        near = image + kept <= info.near_planes
-        room = image + MAX_LANES if any(right.padding) else 0
-        copied = costs.im2col * strips * room / (depth * columns)
+        image, kept = _image(right, strip), _kept(strip, info)
+        near, strips = image + kept <= info.near_planes, -(-columns // strip)
+        copied = costs.im2col * strips * _copied(right, strip) / (depth * columns)
         # An element from further away is used by several taps, where that of a left operand is used once for a panel.
         far = max((info.far_read - 1) * strips * image / (depth * columns), PACKING_SHARE) * rows
         cost = strips * packed * rows / columns + copied + idle + (0.0 if near else far)
-        if found is None or cost < found.cost:
-            found = Exchange(strip, _whole(depth) + _whole(kept + room), packed, copied, cost)
-        if near:
-            break
-    assert found is not None
+        if (image + kept) * 4 <= info.near_panels and (found is None or cost < found.cost):
+            found = Exchange(strip, packed, copied, cost)
+        parts = max(parts + 1, parts * 5 // 4)
     return found
 
 
-def parts_of(contraction: Contraction, own: Exchange, threads: int, info: TargetInfo) -> tuple[int, int]:
-    """Into how many parts rows and blocks of windows are divided, so that the largest part of both is done first: each
-    thread copies the part of the image that it needs, and packs the rows that it needs. Rows are divided into whole
-    panels, or where these are too few into vectors."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parts:
+    """Attributes:
+    rows, blocks: into how many parts rows, and blocks of windows, are divided.
+    strip: so many windows at a time, of one part.
+    elements: what a thread needs for them.
+    """
+
+    rows: int
+    blocks: int
+    strip: int
+    elements: int
+
+
+def parts_of(contraction: Contraction, right: Patches, own: Exchange, threads: int, info: TargetInfo) -> Parts:
+    """The division by which the largest part is done first: each thread copies the part of the image that it needs, and
+    packs the rows that it needs. Rows are divided into whole panels, or where these are too few into vectors."""
     rows, columns = _number(volume(contraction.rows)), _number(volume(contraction.columns))
     blocks = -(-columns // BLOCK) * _number(volume(contraction.batch))
-    found = None
+    best = None
     for row_parts in range(1, min(threads, -(-rows // info.lanes)) + 1):
         block_parts = min(threads // row_parts, blocks)
         unit = info.panel if row_parts * info.panel <= rows else info.lanes
         units = -(-rows // unit)
         most_rows = min(-(-units // row_parts) * unit, rows)
         windows = -(-blocks // block_parts) * BLOCK
-        time = windows * (most_rows * (1 + own.packed / min(windows, own.strip)) + own.copied)
+        strip = min(windows, own.strip)
+        time = windows * (most_rows * (1 + own.packed / strip) + own.copied)
         # Where both take the same, by rows: what follows goes through the results by channels as a rule.
-        if found is None or time <= found[0]:
-            found = time, row_parts, block_parts
-    assert found is not None
-    return found[1:]
+        if best is None or time <= best[0]:
+            best = time, row_parts, block_parts, strip
+    assert best is not None
+    _, row_parts, block_parts, strip = best
+    room = _whole(_number(contraction.depth)) + _whole(_kept(strip, info) + _copied(right, strip))
+    return Parts(row_parts, block_parts, strip, room)
+
+
+def _kept(strip: int, info: TargetInfo) -> int:
+    """Elements of a strip's sums and places, and of packed rows."""
+    return strip * (info.panel + 1) + CHAIN_DEPTH * info.panel
+
+
+def _copied(right: Patches, strip: int) -> int:
+    """Elements of the copy of what a strip's windows see, if there is one."""
+    return _image(right, strip) + MAX_LANES if any(right.padding) else 0
 
 
 def _image(right: Patches, strip: int) -> int:

@@ -132,7 +132,9 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
             return _packed(contraction, threads, group // info.panel, packing, info)
         exchanged = _exchange(contraction, right, planes.cost - rows * gain, info) if sized else None
         if exchanged is not None:
-            return _exchanged(contraction, threads, exchanged, info)
+            parts = parts_of(contraction, right, exchanged, threads, info)
+            return WorkSharing(False, threads, parts.elements, strip=parts.strip, row_parts=parts.rows,
+                               block_parts=parts.blocks)
         # The places of all taps come first.
         slot = _rounded(depth, MAX_LANES) + _rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
         again = 1.0
@@ -166,12 +168,7 @@ def _exchange(contraction: Contraction, right: Patches, from_planes: float, info
         return None
     own = exchange(contraction, right, info)
     _, streamed = _packing_left(contraction, info)
-    return own if own.cost < from_planes + streamed * _number(volume(contraction.rows)) else None
-
-
-def _exchanged(contraction: Contraction, threads: int, own: Exchange, info: TargetInfo) -> WorkSharing:
-    row_parts, block_parts = parts_of(contraction, own, threads, info)
-    return WorkSharing(False, threads, own.elements, strip=own.strip, row_parts=row_parts, block_parts=block_parts)
+    return own if own is not None and own.cost < from_planes + streamed * _number(volume(contraction.rows)) else None
 
 
 def _packed(contraction: Contraction, threads: int, group: int, packing: float, info: TargetInfo) -> WorkSharing:

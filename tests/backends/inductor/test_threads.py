@@ -8,7 +8,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches
 from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.processor import Cache
-from dynamo_lite.backends.inductor.scheduler.exchanged import exchange, stays_near
+from dynamo_lite.backends.inductor.scheduler.exchanged import exchange, parts_of, stays_near
 from dynamo_lite.backends.inductor.scheduler.threads import chunk_depth, im2col_planes
 from dynamo_lite.backends.inductor.scheduler.threads import share_work as share
 
@@ -260,13 +260,14 @@ def test_a_workspace_for_all_sizes_has_room_for_what_is_decided_for_each(info, s
 @pytest.mark.parametrize("info", ALL, ids=lambda info: info.processor.name)
 @pytest.mark.parametrize("threads", THREADS)
 def test_operands_exchange_their_roles_whatever_the_threads(info, threads):
-    """Last bits may depend on it, and on the strip."""
+    """Last bits may depend on it."""
     for filters, *image in ((64, 64, 56, 3, 1), (256, 256, 28, 3, 2), (48, 16, 300, 3, 2)):
         channels, side, kernel, stride = image
         right = patches(channels, (side, side), kernel, stride)
         made = contraction(filters, right.out_height * right.out_width, channels * kernel * kernel, right)
         alone, several = share_work(made, 1, info), share_work(made, threads, info)
-        assert (alone.exchanged, alone.strip) == (several.exchanged, several.strip)
+        assert alone.exchanged == several.exchanged and several.strip <= alone.strip
+        assert several.row_parts * several.block_parts <= threads
 
 
 @pytest.mark.parametrize("info", ALL, ids=lambda info: info.processor.name)
@@ -276,8 +277,13 @@ def test_what_exchanged_operands_need(info):
     own = exchange(made, right, info)
     assert own.strip % 48 == 0 and stays_near(right, info)
     lines = -(-own.strip // 56) + 3
-    assert own.elements <= 576 + 16 + own.strip * (info.panel + 1) + 256 * info.panel + 64 * lines * 58 + 64
+    alone, several = parts_of(made, right, own, 1, info), parts_of(made, right, own, 64, info)
+    assert alone.strip == own.strip and several.elements <= alone.elements
+    assert several.strip == min(own.strip, -(-66 // several.blocks) * 48)
+    assert alone.elements <= 576 + 16 + own.strip * (info.panel + 1) + 256 * info.panel + 64 * lines * 58 + 64
     few = contraction(info.lanes // 2, 3136, 576, right)
     assert exchange(few, right, info).cost >= info.lanes // 2, "half of each vector is idle"
+    wide = dataclasses.replace(right, channels=1 << 14, height=300, width=300, out_height=300, out_width=300)
+    assert exchange(contraction(64, 90000, 9 << 14, wide), wide, info) is None, "a line of all channels fills any cache"
     short = dataclasses.replace(info, processor=dataclasses.replace(info.processor, l1=Cache(8 << 10, 8, 1)))
     assert not stays_near(dataclasses.replace(right, kernel=(1, 1)), short), "each tap is on a line of its own"
