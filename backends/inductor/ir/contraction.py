@@ -24,6 +24,8 @@ MAX_LANES = 16
 CHUNK_DEPTH = 512
 # So many products are added up one after the other; longer sums are sums of sums.
 CHAIN_DEPTH = 256
+# Rows of a block of ``panels.h``, for which panels are read again, or windows that are finished at a time.
+BLOCK = 48
 # A tile has at most so many lines.
 MAX_LINES = 64
 # Of ``depthwise.cpp``: rows of results in registers, the widest kernel.
@@ -139,3 +141,14 @@ class Contraction:
 def volume(variables: tuple[ix.Var, ...]) -> ix.Index:
     """How many values the variables take together."""
     return ix.product(v.size for v in variables)
+
+
+def number(n: ix.Index) -> int:
+    """A size that is known."""
+    assert isinstance(n, int)
+    return n
+
+
+def rounded(n: int, unit: int) -> int:
+    """The least multiple of ``unit`` that is no less."""
+    return -(-n // unit) * unit

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 
-from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.contraction import CHAIN_DEPTH, MAX_LANES, Contraction, Patches, volume
+from dynamo_lite.backends.inductor.ir.contraction import (
+    BLOCK,
+    CHAIN_DEPTH,
+    MAX_LANES,
+    Contraction,
+    Patches,
+    number,
+    rounded,
+    volume,
+)
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
-# Rows of a block, for which panels are read again, or windows that are finished at a time (``panels.h``).
-BLOCK = 48
 # Packing of an operand is to cost at most this part of its products, if there is enough to use it for: a bound on the
 # loss, whatever packing costs here.
 PACKING_SHARE = 0.02
@@ -51,11 +57,11 @@ def exchange(contraction: Contraction, right: Patches, info: TargetInfo) -> Exch
     """The cheapest strip: one that fits the own cache, or a longer one where packing would cost more than it may, so
     that rows are packed less often while the image and the sums are read from further away, but from a cache; None if
     there is no such strip."""
-    rows, columns, depth = (_number(n) for n in (volume(contraction.rows), volume(contraction.columns),
+    rows, columns, depth = (number(n) for n in (volume(contraction.rows), volume(contraction.columns),
                                                  contraction.depth))
     costs = info.costs
     packed = costs.pack_columns if contraction.left.depth == 1 else costs.pack_lines
-    idle = -(-rows // info.lanes) * info.lanes - rows
+    idle = rounded(rows, info.lanes) - rows
     blocks, found, parts, near = -(-columns // BLOCK), None, 1, False
     while parts <= blocks and not near:
         strip = -(-blocks // parts) * BLOCK
@@ -88,8 +94,8 @@ class Parts:
 def parts_of(contraction: Contraction, right: Patches, own: Exchange, threads: int, info: TargetInfo) -> Parts:
     """The division by which the largest part is done first: each thread copies the part of the image that it needs, and
     packs the rows that it needs. Rows are divided into whole panels, or where these are too few into vectors."""
-    rows, columns = _number(volume(contraction.rows)), _number(volume(contraction.columns))
-    blocks = -(-columns // BLOCK) * _number(volume(contraction.batch))
+    rows, columns = number(volume(contraction.rows)), number(volume(contraction.columns))
+    blocks = -(-columns // BLOCK) * number(volume(contraction.batch))
     best = None
     for row_parts in range(1, min(threads, -(-rows // info.lanes)) + 1):
         block_parts = min(threads // row_parts, blocks)
@@ -104,7 +110,8 @@ def parts_of(contraction: Contraction, right: Patches, own: Exchange, threads: i
             best = time, row_parts, block_parts, strip
     assert best is not None
     _, row_parts, block_parts, strip = best
-    room = _whole(_number(contraction.depth)) + _whole(_kept(strip, info) + _copied(right, strip))
+    room = _kept(strip, info) + _copied(right, strip)
+    room = rounded(number(contraction.depth), MAX_LANES) + rounded(room, MAX_LANES)
     return Parts(row_parts, block_parts, strip, room)
 
 
@@ -123,12 +130,3 @@ def _image(right: Patches, strip: int) -> int:
     lines = min((strip + right.out_width - 2) // right.out_width + 1, right.out_height)
     height = (lines - 1) * right.stride[0] + (right.kernel[0] - 1) * right.dilation[0] + 1
     return right.channels * height * (right.width + 2 * right.padding[1])
-
-
-def _whole(elements: int) -> int:
-    return -(-elements // MAX_LANES) * MAX_LANES
-
-
-def _number(n: ix.Index) -> int:
-    assert isinstance(n, int)
-    return n

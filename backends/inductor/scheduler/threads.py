@@ -21,22 +21,18 @@ import math
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import (
+    BLOCK,
     CHAIN_DEPTH,
     CHUNK_DEPTH,
     MAX_LANES,
     Contraction,
     Matrix,
     Patches,
+    number,
+    rounded,
     volume,
 )
-from dynamo_lite.backends.inductor.scheduler.exchanged import (
-    BLOCK,
-    PACKING_SHARE,
-    Exchange,
-    exchange,
-    parts_of,
-    stays_near,
-)
+from dynamo_lite.backends.inductor.scheduler.exchanged import PACKING_SHARE, Exchange, exchange, parts_of, stays_near
 from dynamo_lite.backends.inductor.target_info import LANES, TargetInfo
 
 # Workspaces are rounded up to so many elements, so that kernels find one of the same size to take over.
@@ -124,7 +120,7 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         return WorkSharing(False, threads, right.tiles(info.strip)[-1])
     if isinstance(right, Patches):
         # Of the sizes only the batch's may be a symbol.
-        rows, depth = _number(volume(contraction.rows)), _number(contraction.depth)
+        rows, depth = number(volume(contraction.rows)), number(contraction.depth)
         planes = im2col_planes(right, rows, info, sized)
         packing, gain = _window_packing(right, info), _gain_of_strip(right, planes, info) if sized else 0.0
         group = _windows_at_once(contraction, right, planes.cost - rows * gain, packing, info) if sized else 0
@@ -136,12 +132,12 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
             return WorkSharing(False, threads, parts.elements, strip=parts.strip, row_parts=parts.rows,
                                block_parts=parts.blocks)
         # The places of all taps come first.
-        slot = _rounded(depth, MAX_LANES) + _rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
+        slot = rounded(depth, MAX_LANES) + rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
         again = 1.0
         if gain:
             again = _packed_again(contraction, threads, planes.strip, info)
             kept = planes.strip * BLOCK if depth > chunk_depth(info) else 0
-            slot += kept + MAX_LANES + _rounded(_left_block(info), MAX_LANES)
+            slot += kept + MAX_LANES + rounded(_left_block(info), MAX_LANES)
         by_rows = sized and _by_rows(contraction, threads, planes.cost, info, again)
         return WorkSharing(by_rows, threads, slot, group=planes.strip // info.panel if gain else 0,
                            chunk=chunk_depth(info), strip=planes.strip, copies=planes.copies, decided=sized,
@@ -154,9 +150,9 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
     if not _packs_both(contraction, group * info.panel, info) and _is_direct(contraction, right, info):
         # What follows a 1x1 convolution goes through its results by channels as a rule, and finds them in the thread's
         # own cache if they are shared out so.
-        few = threads > 1 and _number(volume(contraction.columns)) <= info.near_pixels
+        few = threads > 1 and number(volume(contraction.columns)) <= info.near_pixels
         by_rows = _by_rows(contraction, threads, 0, info, _foreign(contraction, threads, info) if few else 1.0)
-        return WorkSharing(by_rows, threads, _rounded(_number(contraction.depth), MAX_LANES), direct=True,
+        return WorkSharing(by_rows, threads, rounded(number(contraction.depth), MAX_LANES), direct=True,
                            chunk=chunk_depth(info))
     return _packed(
         contraction, threads, group, info.costs.pack_lines if right.line == 1 else info.costs.pack_columns, info)
@@ -168,22 +164,22 @@ def _exchange(contraction: Contraction, right: Patches, from_planes: float, info
         return None
     own = exchange(contraction, right, info)
     _, streamed = _packing_left(contraction, info)
-    return own if own is not None and own.cost < from_planes + streamed * _number(volume(contraction.rows)) else None
+    return own if own is not None and own.cost < from_planes + streamed * number(volume(contraction.rows)) else None
 
 
 def _packed(contraction: Contraction, threads: int, group: int, packing: float, info: TargetInfo) -> WorkSharing:
     """A product whose right operand is packed at so much an element, and the left one for so many panels if any."""
     again = _packed_again(contraction, threads, group * info.panel, info) if group else 1.0
     by_rows = _by_rows(contraction, threads, packing, info, again)
-    rows, depth = _number(volume(contraction.rows)), _number(contraction.depth)
+    rows, depth = number(volume(contraction.rows)), number(contraction.depth)
     piece = _piece(rows, depth)
     kept = rows if piece < depth else 0
     if by_rows:
-        kept = _rounded(-(-kept // threads), MAX_LANES)
+        kept = rounded(-(-kept // threads), MAX_LANES)
     if not group:
         return WorkSharing(by_rows, threads, (piece + kept + MAX_LANES) * MAX_PANEL, kept)
     slot = (piece + (kept if kept else BLOCK)) * group * info.panel + MAX_LANES + _left_block(info)
-    return WorkSharing(by_rows, threads, _rounded(slot, MAX_PANEL), kept, group=group, chunk=chunk_depth(info))
+    return WorkSharing(by_rows, threads, rounded(slot, MAX_PANEL), kept, group=group, chunk=chunk_depth(info))
 
 
 def _window_packing(right: Patches, info: TargetInfo) -> float:
@@ -192,7 +188,7 @@ def _window_packing(right: Patches, info: TargetInfo) -> float:
     width, widest = right.kernel[1], LANES[info.simd]
     lanes = min(max(1 << (width - 1).bit_length(), LANES["scalar"]), widest)
     instructions = [(2 + math.log2(n)) / n for n in (lanes, widest)]
-    return info.costs.pack_columns * instructions[0] / instructions[1] * _rounded(width, lanes) / width
+    return info.costs.pack_columns * instructions[0] / instructions[1] * rounded(width, lanes) / width
 
 
 def _windows_at_once(contraction: Contraction, right: Patches, from_planes: float, packing: float,
@@ -210,7 +206,7 @@ def _windows_at_once(contraction: Contraction, right: Patches, from_planes: floa
     if not columns:
         return 0
     cost, saved = _packing_left(contraction, info)
-    rows = _number(volume(contraction.rows))
+    rows = number(volume(contraction.rows))
     return columns if packing + rows * (cost / columns - saved) < from_planes else 0
 
 
@@ -236,13 +232,13 @@ def _packing_left(contraction: Contraction, info: TargetInfo) -> tuple[float, fl
 def _packs_both(contraction: Contraction, columns: int, info: TargetInfo) -> bool:
     """Whether to pack both operands, the left one for so many columns, costs less than it saves."""
     cost, saved = _packing_left(contraction, info)
-    return columns > 0 and saved > cost / columns + info.costs.pack_lines / _number(volume(contraction.rows))
+    return columns > 0 and saved > cost / columns + info.costs.pack_lines / number(volume(contraction.rows))
 
 
 def _packed_again(contraction: Contraction, threads: int, columns: int, info: TargetInfo) -> float:
     """How much longer threads that share out panels take because each packs the left operand for its own."""
     cost, _ = _packing_left(contraction, info)
-    panels = _number(volume(contraction.columns)) * _number(volume(contraction.batch))
+    panels = number(volume(contraction.columns)) * number(volume(contraction.batch))
     share = min(columns, max(panels // threads, info.panel))
     return (1 + cost / share) / (1 + cost / columns)
 
@@ -251,7 +247,7 @@ def _columns_at_once(contraction: Contraction, info: TargetInfo) -> int:
     """For how many columns a block of the left operand is packed, in whole panels; 0: it isn't, as it costs more than
     it saves. No thread's share is in this: last bits may depend on it."""
     cost, saved = _packing_left(contraction, info)
-    rows, columns, depth = (_number(n) for n in (volume(contraction.rows), volume(contraction.columns),
+    rows, columns, depth = (number(n) for n in (volume(contraction.rows), volume(contraction.columns),
                                                  contraction.depth))
     room = max(info.near_panels // (4 * _piece(rows, depth)), MAX_PANEL)
     most = min(columns, math.ceil(cost / PACKING_SHARE), room)
@@ -261,11 +257,6 @@ def _columns_at_once(contraction: Contraction, info: TargetInfo) -> int:
     panels = -(-columns // info.panel)
     parts = -(-panels // -(-most // info.panel))
     return -(-panels // parts) * info.panel
-
-
-def _number(n: ix.Index) -> int:
-    assert isinstance(n, int)
-    return n
 
 
 def _piece(rows: int, depth: int) -> int:
@@ -283,7 +274,7 @@ def _widest(contraction: Contraction, info: TargetInfo) -> int:
         most = min(most, info.near_panels // (4 * min(depth, CHUNK_DEPTH)))
     if isinstance(columns, int):
         most = min(most, columns)
-    return max(_rounded(most, info.panel), MAX_PANEL)
+    return max(rounded(most, info.panel), MAX_PANEL)
 
 
 def _largest_slot(contraction: Contraction, widest: int, info: TargetInfo) -> ix.Index:
@@ -293,7 +284,7 @@ def _largest_slot(contraction: Contraction, widest: int, info: TargetInfo) -> ix
     if isinstance(rows, int) and isinstance(depth, int):
         piece = _piece(rows, depth)
         depth = piece + rows if piece < depth else depth
-    return ix.add(ix.mul(ix.add(depth, BLOCK), widest), _rounded(MAX_LANES + _left_block(info), MAX_PANEL))
+    return ix.add(ix.mul(ix.add(depth, BLOCK), widest), rounded(MAX_LANES + _left_block(info), MAX_PANEL))
 
 
 def _by_rows(contraction: Contraction, threads: int, packing: float, info: TargetInfo, foreign: float = 1.0) -> bool:
@@ -306,17 +297,17 @@ def _by_rows(contraction: Contraction, threads: int, packing: float, info: Targe
 def _foreign(contraction: Contraction, threads: int, info: TargetInfo) -> float:
     """How many times as long a product takes together with the reading of its results, but for those that the thread
     itself has written, if each thread finds some of each in other cores' caches."""
-    depth = _number(contraction.depth)
+    depth = number(contraction.depth)
     return 1 + info.foreign_read * info.costs.product_rate * (threads - 1) / threads / depth
 
 
 def _is_direct(contraction: Contraction, right: Matrix, info: TargetInfo) -> bool:
     """Whether the right operand is read as fast where it is as from a packed panel."""
-    columns, depth, lane = _number(volume(contraction.columns)), _number(contraction.depth), 4
+    columns, depth, lane = number(volume(contraction.columns)), number(contraction.depth), 4
     # Vectors must not reach beyond a line: of the last one, beyond the operand.
     beyond = columns % MAX_LANES
     alone = 0 < beyond <= FEW and contraction.left.depth == 1 and depth >= 4 * MAX_LANES
-    step = _number(right.depth)
+    step = number(right.depth)
     if right.line != 1 or (beyond and not alone) or depth * step >= 1 << 31:
         return False
     # Lines that begin at the same place of a page, or of a cache's way, take each other's room.
@@ -353,7 +344,7 @@ def _planes_of_kind(right: Patches, rows: int, copies: bool, info: TargetInfo) -
     width = right.out_width if copies else right.out_width + beside
     if right.out_height == 1:
         columns = near // (kinds * (1 + beyond)) - beside
-        strip = min(max(columns // MAX_PANEL, 1) * MAX_PANEL, _rounded(right.out_width, MAX_PANEL))
+        strip = min(max(columns // MAX_PANEL, 1) * MAX_PANEL, rounded(right.out_width, MAX_PANEL))
         each = (1 + beyond) * (min(strip, right.out_width) + beside)
         strips, idle = -(-right.out_width // strip), 0.0
     else:
@@ -361,7 +352,7 @@ def _planes_of_kind(right: Patches, rows: int, copies: bool, info: TargetInfo) -
         places = right.out_height * width
         # A strip may begin and end within a line.
         columns = places if lines >= right.out_height else (lines - 2) * right.out_width + 2
-        strip = max(_rounded(columns, MAX_PANEL) if columns == places else columns // MAX_PANEL * MAX_PANEL, MAX_PANEL)
+        strip = max(rounded(columns, MAX_PANEL) if columns == places else columns // MAX_PANEL * MAX_PANEL, MAX_PANEL)
         each = (min((strip + right.out_width - 2) // right.out_width + 1, right.out_height) + beyond) * width
         strips, idle = -(-places // strip), width / right.out_width - 1
     filled = strips * kinds * each / (right.channels * kh * kw * right.out_height * right.out_width)
@@ -370,9 +361,9 @@ def _planes_of_kind(right: Patches, rows: int, copies: bool, info: TargetInfo) -
 
 def _longest_share_of_panels(contraction: Contraction, threads: int, info: TargetInfo) -> float:
     """What part of the time the busiest thread takes, in relation to one thread alone, if panels are shared out."""
-    columns = _number(volume(contraction.columns))
+    columns = number(volume(contraction.columns))
     across = -(-columns // MAX_PANEL)
-    panels = across * _number(volume(contraction.batch))
+    panels = across * number(volume(contraction.batch))
     last = -(-(columns - (across - 1) * MAX_PANEL) // MAX_LANES)
     widths = [MAX_PANEL // MAX_LANES] * (across - 1) + [last]
     # Each panel reads the left operand anew, from memory if that is where it is.
@@ -387,7 +378,7 @@ def _longest_share_of_panels(contraction: Contraction, threads: int, info: Targe
 def _longest_share_of_rows(contraction: Contraction, threads: int, packing: float, info: TargetInfo) -> float:
     """The same if rows are shared out and each thread packs all panels."""
     unit = MAX_LANES if contraction.transposed else ROWS
-    rows = _number(volume(contraction.rows))
+    rows = number(volume(contraction.rows))
     units = -(-rows // unit)
     cost = info.far_read if _left(contraction) > info.far_left * threads else 1.0
     return cost * (min(-(-units // threads) * unit, rows) + packing) / (rows + packing)
@@ -397,8 +388,4 @@ def _left(contraction: Contraction) -> int:
     """Bytes of the left operand that every panel reads; 0 if each batch has its own."""
     if any(contraction.left.batch):
         return 0
-    return _number(volume(contraction.rows)) * _number(contraction.depth) * 4
-
-
-def _rounded(n: int, unit: int) -> int:
-    return -(-n // unit) * unit
+    return number(volume(contraction.rows)) * number(contraction.depth) * 4

@@ -157,8 +157,8 @@ def _way(group, strip):
 
 @pytest.mark.parametrize("simd", ["auto", "scalar"])
 @pytest.mark.parametrize("name, way", [
-    *[(name, PACKED) for name in ("patches, 16x16", "patches, 4x4", "patches, cut in a line",
-                                            "patches with gaps", "patches of a line", "patches in groups")],
+    *[(name, PACKED) for name in ("patches, 16x16", "patches, 4x4", "patches, cut in a line", "patches with gaps",
+                                  "patches of a line", "patches in groups")],
     *[(name, PLANES) for name in ("7x7, stride 4", "3x3", "dilated", "strips of an image")]])
 def test_filters_are_packed_where_that_pays(name, way, simd):
     fn, *args = CONVOLUTIONS[name]

@@ -199,7 +199,7 @@ def test_shares_of_layers(name, threads):
     sharing = share_work(made, threads, info)
     shares = [(r1 - r0) * (c1 - c0) for (r0, r1), (c0, c1) in parts(made, sharing, threads, info)]
     assert sum(shares) == rows * columns
-    finest = 48 * info.lanes if sharing.exchanged else min(2 * columns, rows * info.panel)
+    finest = min(2 * columns, rows * info.panel)
     assert len(shares) <= threads and max(shares) <= max(1.5 * rows * columns / threads, finest)
 
 

@@ -20,7 +20,7 @@ struct Contraction {
     Matrix left, right;   // of windows, p is the image
     Windows windows;    // of no channels if the right operand is a matrix
     bool transposed;    // lines of a tile are columns
-    i64 row_parts, block_parts;  // elements of windows are spread over vectors (exchanged.h), rows and windows are divided into so many parts; or 0
+    i64 row_parts, block_parts;  // into how many parts rows and windows are divided if operands exchange their roles (exchanged.h), else 0
     bool by_rows;       // threads share out rows, not panels
     bool direct;        // vectors are read where the right operand is, which is not packed
     bool decided;       // by_rows, direct, kept and group are; the library decides if not, for the sizes that it finds
@@ -29,7 +29,7 @@ struct Contraction {
     i64 slot, kept;     // elements of it that each of them has; of how many rows it holds sums that are not done yet
     i64 group, chunk;   // a block of the left operand is packed for so many panels, so deep; 0: it is read where it is
     i64 widest;         // if not decided: columns of all panels side by side for which the workspace has room
-    const float* touched[4];  // what the epilogue reads or writes line by line, to be fetched ahead, and null behind it; its strides
+    const float* touched[4];  // what the epilogue reads or writes line by line, to be fetched ahead, and null behind the last; the strides of all
     i64 touched_line, touched_batch;
     // If not decided: of windows, what it costs to fill their planes, in rows; what else decides (scheduler/threads.py).
     double packing;

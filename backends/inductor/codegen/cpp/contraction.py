@@ -109,20 +109,22 @@ class ContractionKernel(CppKernel):
         return isinstance(products, int) and products >= 2 * self._least(False)
 
     def _touched(self) -> None:
-        """What the epilogue reads and writes in plain lines, if that does not stay in a core's own cache: only then is
-        it worth while to fetch lines ahead."""
+        """What the epilogue reads and writes in lines whose strides are those of the first, if that does not stay in a
+        core's own cache: only then is it worth while to fetch lines ahead."""
         t, c = self.tiles, self.tiles.contraction
         statements = [s for s in self.kernel.stages[1].statements if isinstance(s, Store)]
         places = [(s.buffer, s.index, s.value.dtype) for s in statements]
         places += [(*n.attr, n.dtype) for n in walk([s.value for s in statements]) if n.op == "load"]
         size = ix.product((volume(c.batch), volume(c.rows), volume(c.columns), places[0][2].itemsize))
         near = self.info.near_result
+        if isinstance(size, int) and size < near:
+            return
         loops = [v for v in (t.batch, t.line, t.lane) if v is not None]
         found: dict[str, None] = {}
         strides: list[ix.Index] = []
         for buffer, index, dtype in places:
             own = [0 if v is None else ix.coefficient(index, v) for v in (t.batch, t.line, t.lane)]
-            if not buffer or own[2] != 1 or None in own or dtype.itemsize != 4 or isinstance(size, int) and size < near:
+            if not buffer or own[2] != 1 or None in own or dtype.itemsize != 4:
                 continue
             strides = strides or own
             if own == strides and own[1] != 0:

@@ -26,13 +26,12 @@ from dynamo_lite.backends.inductor.codegen.cpp.library_times import (
     is_faster,
     is_worth_measuring,
     kept_or_measured,
-    number,
     numbers_of,
     one_thread,
     shared,
     timed,
 )
-from dynamo_lite.backends.inductor.ir.contraction import Contraction, volume
+from dynamo_lite.backends.inductor.ir.contraction import Contraction, number, volume
 from dynamo_lite.backends.inductor.scheduler.threads import share_work
 from dynamo_lite.backends.inductor.target import Convolution
 from dynamo_lite.backends.inductor.target_info import TargetInfo

@@ -22,7 +22,7 @@ from dynamo_lite import exc, log
 from dynamo_lite.backends.inductor import _runtime, codecache, kept_choices, prebuilt
 from dynamo_lite.backends.inductor.codegen.cpp.libraries import alone_symbol, library_source
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.contraction import Contraction, Patches, volume
+from dynamo_lite.backends.inductor.ir.contraction import Contraction, Patches, number, volume
 from dynamo_lite.backends.inductor.scheduler.threads import WorkSharing
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
@@ -122,12 +122,6 @@ def numbers_of(contraction: Contraction, sharing: WorkSharing, info: TargetInfo)
 
 def _three(values: list[ix.Index] | tuple[ix.Index, ...], fill: int) -> list[int]:
     return [*[fill] * (3 - len(values)), *map(number, values)]
-
-
-def number(n: ix.Index) -> int:
-    """A size that is known."""
-    assert isinstance(n, int)
-    return n
 
 
 @functools.cache

@@ -29,13 +29,12 @@ from dynamo_lite.backends.inductor.codegen.cpp.library_times import (
     is_worth_measuring,
     kept_or_measured,
     limit_products,
-    number,
     numbers_of,
     shared,
     timed,
 )
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, volume
+from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, number, volume
 from dynamo_lite.backends.inductor.scheduler.threads import WorkSharing, share_work
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
