@@ -26,6 +26,7 @@ for _name in ("DYNAMO_LITE_LOGS", "TORCH_LOGS"):
 
 import process_state  # noqa: E402
 import pytest  # noqa: E402
+import thorough  # noqa: E402
 import torch  # noqa: E402
 
 import dynamo_lite  # noqa: E402
@@ -33,11 +34,21 @@ import dynamo_lite  # noqa: E402
 _tests_begun = itertools.count()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Leaves out what ``thorough`` does not try by default; a case that is named on the command line is tried."""
+    if not any("[" in argument for argument in config.args):
+        left_out = thorough.left_out(items)
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+
+
 @pytest.fixture(autouse=True)
 def _numbers_of_its_own(request):
     """A test draws the same numbers in each run, whichever tests share its process: one that fails does so again."""
     seed = zlib.crc32(request.node.nodeid.encode())
-    torch.manual_seed(seed)
+    # torch.manual_seed also notes the seed, with the call's stack, for each kind of device that may come to be used.
+    torch.default_generator.manual_seed(seed)
     random.seed(seed)
 
 

@@ -1,5 +1,6 @@
 """The layers, read from the imports: a layer imports only what stands above it, and nothing is hidden in a function."""
 import ast
+import functools
 import pathlib
 import re
 
@@ -96,7 +97,9 @@ PROTOCOLS = "dynamo_lite.variables.protocols"
 
 
 class Module:
-    """A source file with its name and its imports: (line, target, in a function, only for type checking)."""
+    """A source file with its name and its imports. What is read of it is read when it is asked for: every process of a
+    test run imports this file.
+    """
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
@@ -106,9 +109,19 @@ class Module:
             parts.insert(0, "dynamo_lite")
         self.is_package = parts[-1] == "__init__"
         self.name = ".".join(parts[:-1] if self.is_package else parts)
-        self.text = path.read_text()
-        self.tree = ast.parse(self.text)
-        self.imports = list(self._imports(self.tree, False, False))
+
+    @functools.cached_property
+    def text(self):
+        return self.path.read_text()
+
+    @functools.cached_property
+    def tree(self):
+        return ast.parse(self.text)
+
+    @functools.cached_property
+    def imports(self):
+        """(line, target, in a function, only for type checking)"""
+        return list(self._imports(self.tree, False, False))
 
     def _imports(self, node, in_function, typing_only):
         for child in ast.iter_child_nodes(node):

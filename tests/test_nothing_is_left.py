@@ -10,6 +10,8 @@ import torch.nn as nn
 import dynamo_lite
 from dynamo_lite import _eval_frame
 
+pytestmark = pytest.mark.by_turns(2)
+
 SOURCE = """
 def f(x, n=2):
     y = x * 2

@@ -9,6 +9,8 @@ from torch import nn
 
 import dynamo_lite
 
+pytestmark = pytest.mark.by_turns(2)
+
 
 def build():
     torch.manual_seed(0)

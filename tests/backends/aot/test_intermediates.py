@@ -11,6 +11,8 @@ import torch.nn.functional as F
 
 import dynamo_lite
 
+pytestmark = pytest.mark.by_turns(2)
+
 BACKENDS = ("eager", "inductor_lite")
 torch.manual_seed(0)
 LIN, HEAD = nn.Linear(4, 4), nn.Linear(4, 4)

@@ -23,6 +23,8 @@ from dynamo_lite.backends.inductor.lowering import LoweredGraph
 from dynamo_lite.backends.inductor.pipeline import target_named
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
 
+pytestmark = pytest.mark.by_turns(2)
+
 DTYPES = (
     torch.float32,
     torch.float64,

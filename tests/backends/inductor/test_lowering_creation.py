@@ -4,6 +4,8 @@ import torch
 
 import dynamo_lite
 
+pytestmark = pytest.mark.by_turns(2)
+
 RANGES = [(0, 10, 1), (0, 100, 2), (5, -7, -3), (0.5, 10, 0.25), (0, 1, 0.1), (-3.0, 3.0, 1.5), (0, 0, 1), (0, 300, 1),
           (0, 3000, 1), (0.0, 64, 2), (1e9, 1e9 + 100, 7), (0, 16777216 + 40000000, 8000000), (-0.0, 3, 1)]
 DTYPES = [None, torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8]

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 import dynamo_lite
 from dynamo_lite import config
 
+pytestmark = pytest.mark.by_turns(2)
+
 aten = torch.ops.aten
 
 IMAGES = [(2, 3, 9, 10), (1, 2, 7, 5), (4, 6, 8)]

@@ -10,6 +10,8 @@ from dynamo_lite.backends.inductor.pipeline import target_named
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
 from dynamo_lite.backends.inductor.scheduler.checker import check_kernel
 
+pytestmark = pytest.mark.by_turns(2)
+
 aten = torch.ops.aten
 
 

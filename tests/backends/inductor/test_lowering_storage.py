@@ -4,6 +4,8 @@ import torch
 
 import dynamo_lite
 
+pytestmark = pytest.mark.by_turns(2)
+
 aten = torch.ops.aten
 SCATTERS = {
     "slice": lambda x: aten.slice_scatter(x, x.new_ones(min(x.shape[0], 1), x.shape[1]), 0, 0, 1),

@@ -3,6 +3,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+pytestmark = pytest.mark.by_turns(2)
+
 MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}
 SIZES = {
     1: [((7,), (14,)), ((7,), (20,)), ((20,), (7,)), ((1,), (5,)), ((9,), (1,)), ((33,), (33,))],

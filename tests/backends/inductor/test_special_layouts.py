@@ -9,6 +9,8 @@ import torch.nn.functional as F
 
 import dynamo_lite
 
+pytestmark = pytest.mark.by_turns(2)
+
 aten = torch.ops.aten
 ONE = {
     "gelu": F.gelu, "gelu by tanh": lambda x: F.gelu(x, approximate="tanh"), "asinh": torch.asinh, "acosh": torch.acosh,

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 
 import dynamo_lite
 
+pytestmark = pytest.mark.by_turns(2)
+
 R = torch.randn
 conv1, conv2, pool = F.conv1d, F.conv2d, F.max_pool2d
 

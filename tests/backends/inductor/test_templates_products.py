@@ -5,6 +5,8 @@ import torch.nn.functional as F
 
 import dynamo_lite
 
+pytestmark = pytest.mark.by_turns(2)
+
 R = torch.randn
 
 
