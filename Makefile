@@ -13,12 +13,13 @@ unexport PYTHONDONTWRITEBYTECODE
 # What the survey of models has found so far: a run that was stopped goes on.
 ROWS   := benchmarks/results/partial.coverage.json
 
-.PHONY: help install demo test triton fuzz sanitize bench lint docs coverage operators clean
+.PHONY: help install demo test triton emulate fuzz sanitize bench lint docs coverage operators clean
 
 help:
 	@echo "make demo   compile BERT-base and ResNet-18, show graphs, times and differences"
 	@echo "make test   all tests"
 	@echo "make triton tests of kernels with kernels in Triton, run by its interpreter: a quarter of an hour"
+	@echo "make emulate tests of kernels with those of AVX-512, on a processor that has AVX2 alone: a quarter of an hour"
 	@echo "make fuzz   an hour of random programs, compiled and in plain Python; ARGS='--seconds 60 --small' and the like"
 	@echo "make sanitize  kernels and C extensions under AddressSanitizer and UndefinedBehaviorSanitizer: half an hour,"
 	@echo "               a run that was stopped goes on; ARGS=tests/guards_c and the like for some of it"
@@ -53,6 +54,12 @@ triton: $(STAMP)
 	cd tests/backends/inductor && DYNAMO_LITE_TEST_KERNELS=triton TRITON_INTERPRET=1 ../../../$(BIN)/python -m pytest -n 2 \
 	    test_lowering_*.py test_op_db.py test_operators.py test_normalization_half.py test_special_*.py \
 	    test_random_programs.py $(ARGS)
+
+# The same with kernels of 16 lanes and the decisions of a processor that has them.
+emulate: $(STAMP)
+	cd tests/backends/inductor && DYNAMO_LITE_TEST_PROCESSOR=avx512 ../../../$(BIN)/python -m pytest -n 2 \
+	    test_cpp.py test_lowering_*.py test_templates_*.py test_op_db.py test_operators.py test_normalization_half.py \
+	    test_special_*.py test_column_sums.py test_random_programs.py test_symbolic_*.py $(ARGS)
 
 fuzz: $(STAMP)
 	cd tests && ../$(BIN)/python -W ignore -m fuzz.run --small $(ARGS)

@@ -31,6 +31,11 @@ import torch  # noqa: E402
 
 import dynamo_lite  # noqa: E402
 
+if os.environ.get("DYNAMO_LITE_TEST_PROCESSOR") == "avx512":
+    import emulated_avx512
+
+    emulated_avx512.install()
+
 _tests_begun = itertools.count()
 
 

@@ -6,9 +6,9 @@
 constexpr int RESULTS = 7;  // rows at a time: the sizes of images are multiples of it more often than of 8
 constexpr int MAX_KERNEL_WIDTH = 256, MAX_TILE = 8192;  // as in ir/contraction.py
 // In a register: GCC would read it from memory for each of its uses, and where it is not aligned that costs as much as two products.
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && !defined(WIDEST_REGISTER)
 #define IN_REGISTER(v) asm("" : "+v"(v))
-#elif defined(__x86_64__)
+#elif defined(__x86_64__) && !defined(WIDEST_REGISTER)
 #define IN_REGISTER(v) asm("" : "+x"(v))
 #else
 #define IN_REGISTER(v)

@@ -105,7 +105,9 @@ template <class M, class V, int = LANES(V)> INLINE V sel(M m, V a, V b) { return
 #define VECTOR_REGISTER "+x"
 #endif
 constexpr int REGISTER_BYTES =
-#if defined(__AVX512F__)
+#if defined(WIDEST_REGISTER)  // where the tests emulate wider ones
+    WIDEST_REGISTER;
+#elif defined(__AVX512F__)
     64;
 #elif defined(__AVX__)
     32;
