@@ -9,6 +9,8 @@ import dynamo_lite
 from dynamo_lite import config
 from dynamo_lite.backends import lookup_backend
 
+pytestmark = pytest.mark.by_turns(2)
+
 BACKENDS = ("eager", "aot_eager", "inductor_lite")
 KINDS = {
     "lstm": (nn.LSTM, {}), "gru": (nn.GRU, {}), "rnn": (nn.RNN, {}), "relu": (nn.RNN, {"nonlinearity": "relu"}),

@@ -11,6 +11,8 @@ from torch import nn
 import dynamo_lite
 from dynamo_lite import config
 
+pytestmark = pytest.mark.by_turns(2)
+
 
 class Counter:
     def __init__(self):

@@ -10,6 +10,8 @@ from fuzz import harness
 from fuzz.prelude import PRELUDE
 from fuzz.refused_calls import REFUSED as REFUSED_CALLS
 
+pytestmark = pytest.mark.by_turns(2)
+
 ARGUMENTS = """
 import dynamo_lite
 

@@ -12,7 +12,7 @@ from fuzz import harness, programs, run
 from fuzz.minimize import minimize
 from fuzz.watch import Watch
 
-COUNT = {"programs": 32, "environments": 32, "shapes": 8, "numbers": 8, "values": 8, "networks": 8}
+COUNT = {"programs": 16, "environments": 16, "shapes": 8, "numbers": 8, "values": 8, "networks": 8}
 STRIPES = 8
 
 

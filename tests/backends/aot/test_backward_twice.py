@@ -9,6 +9,8 @@ import torch.nn as nn
 
 import dynamo_lite
 
+pytestmark = pytest.mark.by_turns(2)
+
 BACKENDS = ("eager", "inductor_lite")
 
 

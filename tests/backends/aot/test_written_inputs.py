@@ -10,6 +10,8 @@ import torch.nn.functional as F
 
 import dynamo_lite
 
+pytestmark = pytest.mark.by_turns(2)
+
 BACKENDS = ("eager", "inductor_lite")
 
 

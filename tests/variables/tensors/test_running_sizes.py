@@ -10,6 +10,8 @@ import dynamo_lite
 from dynamo_lite import config, exc
 from dynamo_lite.backends import lookup_backend
 
+pytestmark = pytest.mark.by_turns(2)
+
 BACKENDS = ("eager", "aot_eager", "inductor_lite")
 
 

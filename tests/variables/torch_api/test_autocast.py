@@ -9,6 +9,8 @@ import torch
 import dynamo_lite
 from dynamo_lite.runtime import autocast
 
+pytestmark = pytest.mark.by_turns(2)
+
 
 def context(**settings):
     return torch.autocast("cpu", **{"dtype": torch.bfloat16, **settings})

@@ -13,6 +13,8 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 import dynamo_lite
 
+pytestmark = pytest.mark.by_turns(2)
+
 BACKENDS = ["eager", "inductor_lite"]
 torch.manual_seed(0)
 FIRST, SECOND = nn.Linear(3, 8), nn.Linear(8, 3)

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 import dynamo_lite
 from dynamo_lite import config
 
+pytestmark = pytest.mark.by_turns(2)
+
 
 @pytest.fixture(autouse=True)
 def fresh():

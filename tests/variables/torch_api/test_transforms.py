@@ -8,6 +8,8 @@ from torch import func, nn
 
 import dynamo_lite
 
+pytestmark = pytest.mark.by_turns(2)
+
 BACKENDS = ["eager", "inductor_lite"]
 torch.manual_seed(0)
 NET = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3))
