@@ -19,7 +19,7 @@ help:
 	@echo "make demo   compile BERT-base and ResNet-18, show graphs, times and differences"
 	@echo "make test   all tests"
 	@echo "make triton tests of kernels with kernels in Triton, run by its interpreter: a quarter of an hour"
-	@echo "make emulate tests of kernels with those of AVX-512, on a processor that has AVX2 alone: a quarter of an hour"
+	@echo "make emulate tests of kernels with those of AVX-512, on a processor that has AVX2 alone: by an estimate 20 minutes"
 	@echo "make fuzz   an hour of random programs, compiled and in plain Python; ARGS='--seconds 60 --small' and the like"
 	@echo "make sanitize  kernels and C extensions under AddressSanitizer and UndefinedBehaviorSanitizer: half an hour,"
 	@echo "               a run that was stopped goes on; ARGS=tests/guards_c and the like for some of it"

@@ -9,6 +9,7 @@
 #define WIDEST_REGISTER 32
 
 namespace emulated {
+// Names of vectors: floats, doubles, ints, 64-bit ints (q), 16-bit ints (h), bytes; and how many lanes they have.
 template <class T, int L> struct wide { typedef T type __attribute__((vector_size(sizeof(T) * L))); };
 typedef wide<float, 4>::type f4;
 typedef wide<double, 4>::type d4;

@@ -19,7 +19,13 @@ FEATURES = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
 
 
 def install() -> None:
-    """From now on this process takes its processor for one with AVX-512."""
+    """From now on this process takes its processor for one with AVX-512.
+
+    Raises:
+        RuntimeError: the processor lacks AVX2, by which it is emulated.
+    """
+    if processor.simd_of(processor.cpu_features()) == "scalar":
+        raise RuntimeError("AVX-512 is emulated by AVX2, which this processor lacks")
     # -O1: of a tile of vectors that no register holds -O3 takes minutes. The header's text is not part of a kernel
     # file's, whose digest is its name in the cache.
     version = f"-DEMULATION=0x{zlib.crc32(HEADER.read_bytes()):x}"
@@ -50,7 +56,7 @@ _one_call = functions._pointer
 
 
 def _two_calls(symbol: str, types: str, result: str) -> str:
-    """Sleef's functions of wide vectors, by those of half as many lanes, which give the same bits."""
+    """Declares Sleef's function of a wide vector as two calls of its function of half as many lanes."""
     for wide, narrow, half in (("f16", "f8", "vec<float, 8>"), ("d8", "d4", "vec<double, 4>")):
         if f"{wide}_" in symbol or symbol.endswith(wide):
             count = types.count("vec<")

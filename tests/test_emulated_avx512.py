@@ -7,12 +7,16 @@ import sys
 
 import emulated_avx512
 import pytest
+import torch
 
-from dynamo_lite.backends.inductor import processor
+import dynamo_lite
+from dynamo_lite.backends.inductor import codecache, processor, target_info
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "backends" / "inductor" / "codegen" / "cpp"
-SAMPLE = ("test_cpp.py::test_every_function_at_every_width[avx512]",
+EMULATED = os.environ.get("DYNAMO_LITE_TEST_PROCESSOR") == "avx512"
+SAMPLE = ("../../test_emulated_avx512.py::test_kernels_are_of_16_lanes",
+          "test_cpp.py::test_every_function_at_every_width[avx512]",
           "test_cpp.py::test_quotients_by_constants_are_those_of_the_division[7-avx512]")
 
 
@@ -22,6 +26,16 @@ def test_every_builtin_of_wide_vectors_is_emulated():
     wide = {name for name in used if "512" in name or name.endswith("_mask")}
     defined = set(re.findall(r"#define __builtin_ia32_(\w+)", emulated_avx512.HEADER.read_text()))
     assert wide and wide <= defined, wide - defined
+
+
+@pytest.mark.skipif(not EMULATED, reason="this run of the tests is not one with AVX-512 emulated")
+def test_kernels_are_of_16_lanes():
+    """Compiled with the header, and not the kernels of AVX2 that a machine without AVX-512 gets otherwise."""
+    x = torch.randn(5, 67)
+    compiled = dynamo_lite.compile(lambda x: (x.exp() + 1).sum(-1))
+    torch.testing.assert_close(compiled(x), (x.exp() + 1).sum(-1))
+    assert str(emulated_avx512.HEADER) in codecache.build_flags() and target_info.current().lanes == 16
+    assert not dynamo_lite.metrics()["library_calls"]
 
 
 @pytest.mark.skipif(processor.simd_of(processor.cpu_features()) != "avx2", reason="AVX-512 is there, or AVX2 is not")

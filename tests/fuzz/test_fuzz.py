@@ -6,13 +6,15 @@ import sys
 import time
 
 import pytest
+import thorough
 import torch
 
 from fuzz import harness, programs, run
 from fuzz.minimize import minimize
 from fuzz.watch import Watch
 
-COUNT = {"programs": 16, "environments": 16, "shapes": 8, "numbers": 8, "values": 8, "networks": 8}
+MANY = 32 if thorough.ALL else 16
+COUNT = {"programs": MANY, "environments": MANY, "shapes": 8, "numbers": 8, "values": 8, "networks": 8}
 STRIPES = 8
 
 
