@@ -48,7 +48,7 @@ def _record_work(work: Work) -> None:
     """Has each kernel be a call of its own, and notes operations (of products) and bytes of each, by its name in a
     profile. A name ends with a number: graphs number their own calls."""
     call, label_of = pipeline._call, python.label_of
-    of_call: dict[tuple[str, tuple[str, ...]], tuple[float, float]] = {}
+    of_call: dict[str, tuple[float, float]] = {}
 
     def noted(lowered: Any, kernel: Any, *rest: Any) -> Any:
         made = call(lowered, kernel, *rest)
@@ -61,13 +61,13 @@ def _record_work(work: Work) -> None:
         for name, buffer in kernel.buffers.items():
             if name != workspace and all(isinstance(n, int) for n in buffer.size):
                 size += torch.Size(buffer.size).numel() * buffer.dtype.itemsize
-        of_call[made.symbol, made.args] = flops, size
+        of_call[made.symbol] = flops, size  # of its graph's kernels, which are named before the next graph's are made
         return made
 
     def numbered(symbol: str, calls: list[Any]) -> str:
         label = f"{label_of(symbol, calls)} #{len(work)}"
         kernel, = calls
-        work[label] = of_call[kernel.symbol, kernel.args]
+        work[label] = of_call[kernel.symbol]
         return label
 
     pipeline._call, runs._longest = noted, lambda program: list(range(len(program.steps)))

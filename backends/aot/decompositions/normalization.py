@@ -30,8 +30,7 @@ def batch_norm_inference(
         return batch_norm_training(input, weight, bias, None, None, True, momentum, eps)
     if training or running_mean is None or running_var is None or not input.dtype.is_floating_point:
         return batch_norm_effects(input, weight, bias, running_mean, running_var, training, momentum, eps)
-    # 16-bit floats are computed in 32 bits and rounded once; their parameters are of either kind.
-    wide = torch.float32 if input.dtype in (torch.float16, torch.bfloat16) else input.dtype
+    wide = _wide(input.dtype)
     parameters = [running_mean, running_var, *(p for p in (weight, bias) if p is not None)]
     if input.dim() < 2 or len({p.dtype for p in parameters}) > 1 or running_mean.dtype not in (input.dtype, wide):
         return NotImplemented
@@ -60,19 +59,25 @@ def batch_norm_training(
 ) -> Any:
     """Statistics, their running averages where there are any, and one product and one sum for each element, with
     eager's factors."""
-    if not training or not _plain(input, weight, bias, running_mean, running_var):
+    parameters = _parameters_of(input, weight, bias, running_mean, running_var)
+    if not training or parameters is None:
         return NotImplemented
+    wide = _wide(input.dtype)
     dims = [0, *range(2, input.dim())]
     count = input.numel() // input.shape[1]
-    var, mean = torch.var_mean(input, dims, correction=0)
+    x = input.to(wide)
+    var, mean = torch.var_mean(x, dims, correction=0)
     inverse = 1 / (var + eps).sqrt()
     if running_mean is not None and running_var is not None:
-        running_mean.copy_(mean * momentum + running_mean * (1 - momentum))
-        running_var.copy_(var * (momentum * count / (count - 1)) + running_var * (1 - momentum))
-    factor = inverse if weight is None else inverse * weight
-    shift = -mean * factor if bias is None else bias - mean * factor
+        running_mean.copy_(mean * momentum + running_mean.to(wide) * (1 - momentum))
+        running_var.copy_(var * (momentum * count / (count - 1)) + running_var.to(wide) * (1 - momentum))
+    saved = mean.to(parameters), inverse.to(parameters)
+    mean, inverse = (s.to(wide) for s in saved)  # as they are saved, eager uses them
+    factor = inverse if weight is None else inverse * weight.to(wide)
+    shift = -mean * factor if bias is None else bias.to(wide) - mean * factor
     shape = [-1] + [1] * (input.dim() - 2)
-    return input * factor.view(shape) + shift.view(shape), mean, inverse
+    out = (x * factor.view(shape) + shift.view(shape)).to(input.dtype)
+    return out.contiguous(memory_format=_memory_format(input)), *saved
 
 
 def batch_norm_backward(
@@ -80,20 +85,26 @@ def batch_norm_backward(
     save_mean: Tensor | None, save_invstd: Tensor | None, train: bool, eps: float, output_mask: list[bool],
 ) -> Any:
     """Two sums for each channel and three products for each element."""
-    if not train or save_mean is None or save_invstd is None or not _plain(input, weight, save_mean, grad_out):
+    if not train or save_mean is None or save_invstd is None or grad_out.dtype != input.dtype:
         return NotImplemented
+    if _parameters_of(input, weight, save_mean, save_invstd) is None:
+        return NotImplemented
+    wide = _wide(input.dtype)
     dims = [0, *range(2, input.dim())]
     count = input.numel() // input.shape[1]
     shape = [-1] + [1] * (input.dim() - 2)
-    centered = input - save_mean.view(shape)
-    total = grad_out.sum(dims)
-    dot = (grad_out * centered).sum(dims)
+    mean, inverse, grad = save_mean.to(wide), save_invstd.to(wide), grad_out.to(wide)
+    centered = input.to(wide) - mean.view(shape)
+    total = grad.sum(dims)
+    dot = (grad * centered).sum(dims)
     grad_input = None
     if output_mask[0]:
-        factor = save_invstd if weight is None else save_invstd * weight
-        slope = dot * save_invstd * save_invstd / count
-        grad_input = (grad_out - (total / count).view(shape) - centered * slope.view(shape)) * factor.view(shape)
-    return grad_input, dot * save_invstd if output_mask[1] else None, total if output_mask[2] else None
+        factor = inverse if weight is None else inverse * weight.to(wide)
+        slope = dot * inverse * inverse / count
+        grad_input = (grad - (total / count).view(shape) - centered * slope.view(shape)) * factor.view(shape)
+        grad_input = grad_input.to(input.dtype).contiguous(memory_format=_memory_format(input))
+    grad_weight = (dot * inverse).to(save_mean.dtype) if output_mask[1] else None
+    return grad_input, grad_weight, total.to(save_mean.dtype) if output_mask[2] else None
 
 
 def cudnn_batch_norm(
@@ -114,12 +125,21 @@ def cudnn_batch_norm_backward(
         grad_output, input, weight, running_mean, running_var, save_mean, save_var, True, eps, [True, True, True])
 
 
-def _plain(input: Tensor, *others: Tensor | None) -> bool:
-    """Whether all is of one floating-point dtype, and ``input`` contiguous with more than one value a channel."""
-    if not input.is_contiguous() or input.dim() < 2 or input.numel() <= input.shape[1]:
-        return False
-    same = all(t is None or t.dtype == input.dtype for t in others)
-    return same and input.dtype in (torch.float32, torch.float64)
+def _parameters_of(input: Tensor, *parameters: Tensor | None) -> torch.dtype | None:
+    """The dtype of a batch norm's parameters and statistics. None for what the library computes: parameters of
+    several dtypes, an input that is not dense in its memory format, one value a channel."""
+    if input.dim() < 2 or input.numel() <= input.shape[1] or not input.dtype.is_floating_point:
+        return None
+    if not input.is_contiguous(memory_format=_memory_format(input)):
+        return None
+    dtypes = {t.dtype for t in parameters if t is not None} or {input.dtype}
+    (first, *others) = dtypes
+    return first if not others and first in (input.dtype, _wide(input.dtype)) else None
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """16-bit floats are computed in 32 bits and rounded once."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
 REQUIRED: dict[Any, Callable[..., Any]] = {

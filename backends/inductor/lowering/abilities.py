@@ -77,6 +77,8 @@ class Abilities:
         random: whether kernels draw random numbers, from what ``device_random`` says; else the library draws them.
         near_vector: a matrix of at most so many elements is multiplied with a vector by a loop, a larger one by the
             library; None: any.
+        near: bytes of a core's first cache, by which reductions are arranged that run down columns of memory; None:
+            where blocks of rows are read, they aren't.
     """
 
     library: Set[Any] = frozenset()
@@ -87,6 +89,7 @@ class Abilities:
     products: Products = IN_VECTORS
     faster_convolution: Callable[[Convolution, Contraction, bool], bool] | None = None
     near_vector: int | None = None
+    near: int | None = None
     random: bool = False
 
 

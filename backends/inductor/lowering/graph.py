@@ -33,7 +33,7 @@ from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph, O
 from dynamo_lite.backends.inductor.lowering.refusals import is_refused
 from dynamo_lite.backends.inductor.lowering.size_floats import are_for_the_library
 from dynamo_lite.backends.inductor.lowering.sizes import sizes_of
-from dynamo_lite.backends.inductor.lowering.splitting import pieces, reduced_in_pieces
+from dynamo_lite.backends.inductor.lowering.splitting import reduced_in_steps
 from dynamo_lite.backends.inductor.lowering.storage import KEEP_STORAGE, argument_in_storage, keeps_foreign_storage
 from dynamo_lite.backends.inductor.lowering.uses import Uses, find_uses
 from dynamo_lite.backends.inductor.lowering.values import (
@@ -283,11 +283,8 @@ class GraphLowering:
 
     def reduce(self, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue:
         """The reduction of ``x`` over ``dims``, in memory. ``kind`` is a key of ``ir.ops.REDUCTIONS``."""
-        gpu = self.abilities.gpu
-        cut = pieces(x.shape, kind, dims, gpu)
-        if gpu is not None and cut is not None:
-            return reduced_in_pieces(self, x, kind, dims, keepdim, *cut, gpu.vector)
-        return self.reduce_at_once(x, kind, dims, keepdim)
+        steps = reduced_in_steps(self, x, kind, dims, keepdim)
+        return self.reduce_at_once(x, kind, dims, keepdim) if steps is None else steps
 
     def reduce_at_once(self, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue:
         """The same in one nest."""

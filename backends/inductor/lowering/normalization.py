@@ -88,19 +88,25 @@ def log_softmax_backward(
     return cast_to(g, result, input_dtype)
 
 
-# ---------------------------------------------------------------- layer norm, group norm
+# ---------------------------------------------------------------- layer norm, and what norms have in common
 def normalized(
     g: GraphLowering, x: TensorValue, dims: Sequence[int], eps: float
 ) -> tuple[TensorValue, TensorValue, TensorValue]:
     """``((x - mean) * rstd, mean, rstd)`` in the dtype of accumulation, dims of the moments kept as 1."""
     wide = cast_to(g, x, opmath(x.dtype))
-    g.realize_if_dear(wide)
-    mean, squares = moments(g, wide, dims)
+    mean, rstd = statistics(g, wide, dims, eps)
+    out = elementwise(g, lambda a, m, r: g.ops.op("mul", g.ops.op("sub", a, m), r), wide, mean, rstd)
+    return out, mean, rstd
+
+
+def statistics(g: GraphLowering, x: TensorValue, dims: Sequence[int], eps: float) -> tuple[TensorValue, TensorValue]:
+    """The mean and the inverse deviation, dims kept as 1, of values in the dtype of accumulation."""
+    g.realize_if_dear(x)
+    mean, squares = moments(g, x, dims)
     variance = divided_by(g, squares, count(x, dims))
     rstd = elementwise(g, lambda v: rsqrt(g.ops, g.ops.op("add", v, like(g.ops, v, eps))), variance)
     g.realize(rstd)
-    out = elementwise(g, lambda a, m, r: g.ops.op("mul", g.ops.op("sub", a, m), r), wide, mean, rstd)
-    return out, mean, rstd
+    return mean, rstd
 
 
 def scaled(g: GraphLowering, x: TensorValue, weight: TensorValue | None, bias: TensorValue | None) -> TensorValue:
@@ -175,29 +181,6 @@ def layer_norm_backward(
 
 def _parameter_grad(g: GraphLowering, x: TensorValue, outer: Sequence[int]) -> TensorValue:
     return g.reduce(x, "sum", outer, False) if outer else x
-
-
-@register_lowering(aten.native_group_norm.default)
-def group_norm(
-    g: GraphLowering,
-    input: TensorValue,
-    weight: TensorValue | None,
-    bias: TensorValue | None,
-    N: ix.Index,
-    C: ix.Index,
-    HxW: ix.Index,
-    group: int,
-    eps: float,
-) -> Any:
-    if not input.dtype.is_floating_point or is_size(input.numel, 0) or not isinstance(C, int):
-        return NotImplemented
-    grouped = reshaped(g, input, (N, group, C // group, HxW))
-    out, mean, rstd = normalized(g, grouped, (2, 3), eps)
-    flat = reshaped(g, out, (N, C, HxW))
-    one = [None if p is None else reshaped(g, p, (1, C, 1)) for p in (weight, bias)]
-    result = reshaped(g, scaled(g, flat, *one), input.shape)
-    stats = g.result_dtypes()[1]
-    return (cast_to(g, result, input.dtype), *(cast_to(g, reshaped(g, s, (N, group)), stats) for s in (mean, rstd)))
 
 
 @register_lowering(aten._fused_rms_norm.default)
@@ -290,7 +273,7 @@ def batch_norm_training(
 
 
 @register_lowering(aten.native_batch_norm.default)
-def batch_norm_without_running_statistics(
+def batch_norm_without_runningstatistics(
     g: GraphLowering,
     input: TensorValue,
     weight: TensorValue | None,

@@ -19,9 +19,10 @@ from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.lowering.formulas import clamp_min, is_nan, like
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+from dynamo_lite.backends.inductor.lowering.memory_order import contiguous_dim, sampled
 from dynamo_lite.backends.inductor.lowering.one_hot import summed
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
-from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size
+from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, expanded, is_size, reindexed, shape_vars
 from dynamo_lite.backends.inductor.lowering.views import wrap
 from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
@@ -67,12 +68,22 @@ def moments(g: GraphLowering, x: TensorValue, dims: Sequence[int]) -> tuple[Tens
     """Mean and sum of squared differences from it, dims kept as 1, in the dtype of accumulation.
 
     A mean of large numbers that differ little is wrong in the digits in which they differ. So their differences from
-    it are summed, too, and what their mean is not zero by corrects both.
+    it are summed, too, and what their mean is not zero by corrects both. That of a sample will do (``memory_order``)
+    where it costs much to read all numbers once more.
     """
     x = cast_to(g, x, opmath(x.dtype))
-    rough = mean_of(g, x, dims, True)
-    g.realize(rough)
     ops = g.ops
+    part = None if g.abilities.near is None else sampled(ops, x, dims, g.abilities.near)
+    rough = mean_of(g, x if part is None else part, dims, True)
+    if part is not None:
+        # Infinities that others cancel, or make NaN, may not be in the sample: they are to be in the sums.
+        rough = elementwise(g, lambda m: ops.op("where", ops.op("lt", ops.op("abs", m), like(ops, m, math.inf)), m,
+                                                like(ops, m, 0)), rough)
+        inner = contiguous_dim(x)
+        if inner is not None and inner in dims:  # neighbours in memory are neighbours in it, whatever their results
+            shape = (*rough.shape[:inner], x.shape[inner], *rough.shape[inner + 1:])
+            rough = TensorValue(shape, rough.dtype, expanded(ops, rough, shape), device=x.device)
+    g.realize(rough)
 
     def squared(a: Node, m: Node) -> Node:
         d = ops.op("sub", a, m)
@@ -83,13 +94,18 @@ def moments(g: GraphLowering, x: TensorValue, dims: Sequence[int]) -> tuple[Tens
     by = divided_by(g, off, count(x, dims))
 
     def corrected(m: Node, d: Node) -> Node:
+        if part is not None:
+            return ops.op("add", m, d)
         return ops.op("where", is_nan(ops, d), m, ops.op("add", m, d))  # of infinities m is one, and d is none
 
     def less(s: Node, o: Node, d: Node) -> Node:
         rest = clamp_min(ops, ops.op("sub", s, ops.op("mul", o, d)), like(ops, s, 0))
-        infinite = like(ops, s, math.inf)
-        return ops.op("where", ops.op("eq", s, infinite), s, rest)
+        infinite = s if part is None else ops.op("add", s, ops.op("mul", o, like(ops, o, 0)))  # NaN of infinities
+        return ops.op("where", ops.op("eq", s, like(ops, s, math.inf)), infinite, rest)
 
+    if rough.shape != by.shape:
+        rough = TensorValue(by.shape, rough.dtype, reindexed(
+            ops, rough, [0 if d in dims else v for d, v in enumerate(shape_vars(rough.shape))]), device=x.device)
     mean = elementwise(g, corrected, rough, by)
     g.realize(mean)
     return mean, elementwise(g, less, squares, off, by)

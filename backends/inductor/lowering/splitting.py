@@ -1,5 +1,7 @@
-"""Reductions in parts, for targets that run many blocks side by side: one of the dimensions that are reduced is cut
-into pieces, each piece is reduced by itself, then what came out.
+"""Reductions in several steps: one of the dimensions that are reduced is cut into pieces, each piece is reduced by
+itself, then what came out. Or one of several dimensions is reduced last.
+
+A GPU runs many blocks side by side; a CPU's threads want whole rows of memory (``memory_order``).
 
 Invariant: nothing but the order in which elements are joined differs; positions (argmax) are not looked for in parts.
 """
@@ -13,17 +15,20 @@ import torch
 
 from dynamo_lite.backends.inductor.gpu_info import GpuInfo
 from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.lowering.memory_order import short_run
 from dynamo_lite.backends.inductor.lowering.values import Shape, TensorValue, reindexed, shape_vars
 
+# Kinds that give the same however their elements are joined, but for rounding.
+_JOINED = frozenset({"sum", "prod", "max", "min", "any", "all"})
 # Columns that a block reduces side by side (`blocks.COLUMNS` of Triton's writer).
 _COLUMNS = 32
 
 
-def pieces(shape: Shape, kind: str, dims: Sequence[int], gpu: GpuInfo | None) -> tuple[int, int] | None:
+def pieces(shape: Shape, kind: str, dims: Sequence[int], gpu: GpuInfo) -> tuple[int, int] | None:
     """Which dimension to cut, into how many pieces; None if the reduction keeps the device busy as it is, is small, or
-    has symbolic sizes, or if there is no GPU."""
+    has symbolic sizes."""
     sizes = [n for n in shape if isinstance(n, int)]
-    if gpu is None or len(sizes) != len(shape) or not dims or kind.startswith("arg") or 0 in sizes:
+    if len(sizes) != len(shape) or not dims or kind.startswith("arg") or 0 in sizes:
         return None
     reduced = math.prod(sizes[d] for d in dims)
     kept = math.prod(sizes) // reduced
@@ -39,6 +44,27 @@ def pieces(shape: Shape, kind: str, dims: Sequence[int], gpu: GpuInfo | None) ->
     # Pieces of one size need no guard, so that what is fused with the reduction keeps its loops.
     even = [k for k in range(max(wanted // 2, 2), min(wanted * 2, n) + 1) if n % k == 0]
     return outer, min(even, key=lambda k: abs(k - wanted)) if even else min(wanted, n)
+
+
+def reduced_in_steps(g: Any, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue | None:
+    """``g.reduce`` where it takes several steps; None where one will do.
+
+    Args:
+        g: the ``GraphLowering``.
+    """
+    abilities = g.abilities
+    if abilities.gpu is not None:
+        cut = pieces(x.shape, kind, dims, abilities.gpu)
+        return None if cut is None else reduced_in_pieces(g, x, kind, dims, keepdim, *cut, abilities.gpu.vector)
+    if abilities.near is None or kind not in _JOINED:
+        return None
+    last = short_run(x, dims, abilities.near)
+    if last is None:
+        return None
+    first: TensorValue = g.reduce_at_once(x, kind, [d for d in dims if d != last], True)
+    whole: TensorValue = g.reduce_at_once(first, kind, (last,), True)
+    shape = tuple(n for d, n in enumerate(x.shape) if d not in dims)
+    return whole if keepdim else TensorValue(shape, whole.dtype, g.without_ones(whole, dims), device=x.device)
 
 
 def reduced_in_pieces(

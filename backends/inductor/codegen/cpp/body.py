@@ -48,6 +48,7 @@ class Body:
         # Two vectors at a time: every vector value has a twin, for the next L elements.
         self._paired = False
         self._twin = ""
+        self.tables: dict[int, str] = {}  # of nodes that are read from tables, by id
 
     def _find_vectors(self) -> set[int]:
         """Ids of nodes with a value of its own in every lane."""
@@ -103,7 +104,7 @@ class Body:
     def _emit(self, stage: Stage, changing: frozenset[ix.Var], given: Mapping[int, Node] | None = None) -> None:
         """Emits what the stage needs and what ``changing``, the variables of loops further in, don't change. Operands
         of values that are ``given`` (by id) are not emitted for these."""
-        for n in walk([s.value for s in stage.statements], given):
+        for n in walk([s.value for s in stage.statements], {**self.tables, **given} if given else self.tables):
             if n not in self.emitted and n.op not in ("const", "acc", "update") and changing.isdisjoint(n.vars):
                 self._emit_node(n)
 
@@ -129,6 +130,9 @@ class Body:
         self.var_names[self._v] = name
 
     def _text_of(self, n: Node, vector: bool) -> str:
+        if n.id in self.tables:
+            assert self._v is not None
+            return f"load<L>({self.tables[n.id]} + {self._name(self._v)}, m{self._twin})"
         if n.op == "load":
             return self._load(n, vector)
         if n.op == "index":

@@ -5,13 +5,16 @@ columns after another would read a matrix in strips of half a line of the cache,
 columns is summed up together, 16 rows at a time: the 16 are added up in registers, and what is carried from each 16 to
 the next, the levels of the cascade, lies in the first cache.
 
-Invariant: each column's sum is made of the same additions in the same order as without blocks, wherever threads' parts
+Where columns are few, threads share out the rows, in parts that follow from the work (``parts_for`` in ``threads.h``):
+of rows of a few lines each would read pieces otherwise, and no more threads than lines would have any.
+
+Invariant: each column's sum is made of the same additions in the same order as without blocks, wherever threads' shares
 end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator
 from dynamo_lite.backends.inductor.codegen.cpp.body import Body, Emitted
@@ -22,6 +25,12 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, S
 
 # What depends on the column alone is computed for each row: it costs at most this much.
 MAX_REPEATED = 4
+# Few columns are so many lines of the cache at most: with more, there is a share of the columns for as many threads.
+FEW_LINES = 16
+LINE = 64
+# Bytes that the parts' sums may take of the stack.
+ROOM_FOR_PARTS = 128 << 10
+MAX_PARTS = 64
 # So many vectors are added up side by side if the body is short: with one, additions wait for each other.
 SIDE_BY_SIDE = 4
 
@@ -44,6 +53,14 @@ def sums_columns(kernel: Kernel) -> bool:
                if n.op in OPS and lane in n.vars and rows.isdisjoint(n.vars)) <= MAX_REPEATED
 
 
+def shares_rows(kernel: Kernel) -> bool:
+    """Whether threads share out the rows of a kernel that sums up columns."""
+    columns = kernel.outer[-1].size
+    sizes = [s.value.dtype.itemsize for s in kernel.stages[0].statements if isinstance(s, Accumulate)]
+    return (isinstance(columns, int) and columns * max(sizes) <= FEW_LINES * LINE
+            and columns * sum(sizes) * MAX_PARTS <= ROOM_FOR_PARTS)
+
+
 class ColumnSums(Body):
     """Writes the loop over the columns of a kernel."""
 
@@ -59,7 +76,41 @@ class ColumnSums(Body):
             vectors: of how many vectors a block is.
             light: whether the body is short.
         """
-        first, *rest = self.kernel.stages
+        lane = self.kernel.outer[-1]
+        before = self._open_block(accumulators, chunk, vectors, light, begin, end, ("0", None))
+        name = self._name(lane)
+        self._results(accumulators, lambda a: f"{a.name}_sum[({name} - block) / L].total()", "block", "edge")
+        self.close()
+        self.emitted = before
+
+    def column_sums_in_parts(self, accumulators: Sequence[Accumulator], chunk: int, vectors: int, light: bool) -> None:
+        """All columns, by parts of the rows."""
+        lane, rows = self.kernel.outer[-1], self.kernel.stages[0].inner
+        columns = self._size(lane)
+        for a in accumulators:
+            self.line(f"{a.scalar} {a.name}_parts[parts * {columns}], *const {a.name}_part = {a.name}_parts;")
+        unit = chunk if len(rows) == 1 else 1
+        self.open_threads(self._size(rows[0]), str(unit), "parts")
+        before = self._open_block(accumulators, chunk, vectors, light, "0", columns, ("begin", "end"))
+        name = self._name(lane)
+        self.open_lanes("for_lanes<L>(block, edge", f"const i64 {name}, auto m")
+        for a in accumulators:
+            total = f"{a.name}_sum[({name} - block) / L].total()"
+            self.line(f"store<L>({a.name}_part + part * {columns} + {name}, {total}, m);")
+        self.close("});")
+        self.close()
+        self.close("});")
+        self.emitted = before
+        for a in accumulators:
+            self.line(f"join_columns<L>({a.name}_part, parts, {columns});")
+        before = self.scope()
+        self._results(accumulators, lambda a: f"load<L>({a.name}_part + {name}, m)", "0", columns)
+        self.emitted = before
+
+    def _open_block(self, accumulators: Sequence[Accumulator], chunk: int, vectors: int, light: bool, begin: str,
+                    end: str, rows: tuple[str, str | None]) -> dict[Node, Emitted]:
+        """Opens the loop over blocks of columns, sums up rows of one, and returns what was emitted before."""
+        first = self.kernel.stages[0]
         lane = self.kernel.outer[-1]
         self.open(f"for (i64 block = {begin}; block < {end}; block += {vectors} * L)")
         self.line(f"const i64 edge = least(block + {vectors} * L, {end});")
@@ -67,45 +118,49 @@ class ColumnSums(Body):
             self.line(f"alignas(64) cascade<{a.type}> {a.name}_sum[{vectors}];")
         before = self.scope()
         self._emit(first, frozenset((*first.inner, lane)))
-        self._sums_of_rows(first, first.inner, accumulators, chunk, SIDE_BY_SIDE if light else 1)
-        name = self._name(lane)
-        self.open_lanes("for_lanes<L>(block, edge", f"const i64 {name}, auto m")
+        self._sums_of_rows(first, first.inner, accumulators, chunk, SIDE_BY_SIDE if light else 1, rows)
+        return before
+
+    def _results(self, accumulators: Sequence[Accumulator], text: Callable[[Accumulator], str], begin: str,
+                 end: str) -> None:
+        """What follows from the sums, whose ``text`` is given."""
+        lane = self.kernel.outer[-1]
+        self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {self._name(lane)}, auto m")
         self._v = lane
         for a in accumulators:
-            self.line(f"const auto {a.result} = {a.name}_sum[({name} - block) / L].total();")
+            self.line(f"const auto {a.result} = {text(a)};")
             for n in self.nodes:
                 if n.op == "acc" and n.attr == a.statement.acc:
                     self.emitted[n] = Emitted(a.result, True)
-        for stage in rest:
+        for stage in self.kernel.stages[1:]:
             self._emit(stage, frozenset())
             for s in stage.statements:
                 assert isinstance(s, Store)
                 self._store(s)
         self._v = None
         self.close("});")
-        self.close()
-        self.emitted = before
 
     def _sums_of_rows(self, stage: Stage, loops: Sequence[ix.Var], accumulators: Sequence[Accumulator], chunk: int,
-                      group: int) -> None:
+                      group: int, bounds: tuple[str, str | None]) -> None:
         v, *rest = loops
         name = self._name(v)
+        begin, end = bounds[0], bounds[1] or self._size(v)
         if rest:
-            self.open(f"for (i64 {name} = 0; {name} < {self._size(v)}; ++{name})")
+            self.open(f"for (i64 {name} = {begin}; {name} < {end}; ++{name})")
             before = self.scope()
             self._emit(stage, frozenset((*rest, self.kernel.outer[-1])))
-            self._sums_of_rows(stage, rest, accumulators, chunk, group)
+            self._sums_of_rows(stage, rest, accumulators, chunk, group, ("0", None))
             self.emitted = before
             self.close()
             return
-        self.open(f"for (i64 chunk = 0; chunk < {self._size(v)}; chunk += {chunk})")
+        self.open(f"for (i64 chunk = {begin}; chunk < {end}; chunk += {chunk})")
         self.open_lanes(f"for_groups<L, {group}>(block, edge", "const i64 first, auto m, auto group")
         for a in accumulators:
             self.line(f"{a.type} {a.name}[group.n];")
         each = "each_of(group, [&](auto u) __attribute__((always_inline)) {"
         for a in accumulators:
             self.line(f"{each} {a.name}[u.n] = {a.initial()}; }});")
-        self.open(f"for (i64 {name} = chunk; {name} < least(chunk + {chunk}, {self._size(v)}); ++{name})")
+        self.open(f"for (i64 {name} = chunk; {name} < least(chunk + {chunk}, {end}); ++{name})")
         self._row_of_group(stage, accumulators)
         self.close()
         for a in accumulators:

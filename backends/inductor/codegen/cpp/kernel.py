@@ -17,11 +17,12 @@ from typing import TypeGuard
 
 from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator, are_positions_short
 from dynamo_lite.backends.inductor.codegen.cpp.body import Emitted
-from dynamo_lite.backends.inductor.codegen.cpp.column_sums import ColumnSums, sums_columns
+from dynamo_lite.backends.inductor.codegen.cpp.column_sums import ColumnSums, shares_rows, sums_columns
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, VALUE, index_text
 from dynamo_lite.backends.inductor.codegen.cpp.functions import DERIVED, FUNCTIONS
 from dynamo_lite.backends.inductor.codegen.cpp.scans import ScanBody
 from dynamo_lite.backends.inductor.codegen.cpp.sharing import EXTRA_COPIES, EXTRA_FIELDS, EXTRA_VALUES
+from dynamo_lite.backends.inductor.codegen.cpp.tables import ROOM, find_tables
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
@@ -52,6 +53,8 @@ MAX_UNROLLED_COST = 16
 
 class CppKernel(ScanBody, ColumnSums):
     """Writes one kernel. ``symbol`` is the function's name."""
+
+    emitted: dict[Node, Emitted]
 
     def __init__(self, kernel: Kernel, symbol: str, info: TargetInfo):
         super().__init__(kernel)
@@ -112,10 +115,37 @@ class CppKernel(ScanBody, ColumnSums):
         """A kernel that is one shared loop."""
         outer = self._serial_outer()
         self.open_function("Loop", "i64 begin, i64 end, int")
+        self._fill_tables()
         self._flat_loop(outer, "begin", "end")
         self.close_function("Loop", "loop")
         volume = index_text(ix.product(v.size for v in outer), {})
         self.line(f"share_loop(&loop, Loop::run, {volume}, {self.work}, {self.grain}, places);")
+
+    @functools.cached_property
+    def _tabulated(self) -> tuple[Node, ...]:
+        return find_tables(self.kernel, self.info)
+
+    def _fill_tables(self) -> None:
+        """Computes what is the same in all rows (``tables``)."""
+        nodes = self._tabulated
+        if not nodes:
+            return
+        (lane,) = {v for n in nodes for v in n.vars}
+        names = {n.id: self.fresh("table") for n in nodes}
+        for n in nodes:
+            self.line(f"alignas(64) {STORAGE[n.dtype]} {names[n.id]}[{ROOM}];")
+        before = self.scope()
+        self.open_lanes(f"for_lanes<L>(0, {self._size(lane)}", f"const i64 {self._name(lane)}, auto m")
+        self._v = lane
+        for n in walk(nodes):
+            if n not in self.emitted and n.op != "const":
+                self._emit_node(n)
+        for n in nodes:
+            self.line(f"store<L>({names[n.id]} + {self._name(lane)}, {self._as(n, True)}, m);")
+        self._v = None
+        self.close("});")
+        self.emitted = before
+        self.tables = names
 
     def _fields(self) -> dict[str, tuple[str, str]]:
         """What a function inside of the kernel reads: types, and values in terms of the kernel's arguments and of what
@@ -167,7 +197,7 @@ class CppKernel(ScanBody, ColumnSums):
         total: ix.Index = 0
         for stage in self.kernel.stages:
             volume = ix.product(v.size for v in (*self.kernel.outer, *stage.inner))
-            nodes = walk([s.value for s in stage.statements])
+            nodes = walk([s.value for s in stage.statements], {n.id: n for n in self._tabulated})
             cost = (
                 sum(OPS[n.op].cost for n in nodes if n.op in OPS)
                 + sum(n.op == "load" for n in nodes)
@@ -197,11 +227,14 @@ class CppKernel(ScanBody, ColumnSums):
         return not self.work.isdigit() or int(self.work) >= 2 * self.grain
 
     def _has_parts(self) -> bool:
-        """Whether something is reduced along its inner loop in parts (``parts_for`` in ``threads.h``): that does not
+        """Whether something is reduced along an inner loop in parts (``parts_for`` in ``threads.h``): that does not
         depend on what threads cost."""
         enough = not self.work.isdigit() or int(self.work) >= 2 * LEAST_PART
-        return enough and not self.vector_outer and not self.kernel.scratch and any(
-            isinstance(s, Accumulate) for s in self.kernel.statements())
+        if not enough or self.kernel.scratch:
+            return False
+        if self.vector_outer:
+            return bool(self._column_sums()) and shares_rows(self.kernel)
+        return any(isinstance(s, Accumulate) for s in self.kernel.statements())
 
     def _outer_loops(self) -> None:
         outer = self._serial_outer()
@@ -210,6 +243,7 @@ class CppKernel(ScanBody, ColumnSums):
             self.line(f"const int threads = threads_for(work, {self.grain}), parts = parts_for(work);")
             self._nested(outer, 0, parallel_inner=True)
         else:
+            self._fill_tables()
             self._nested(outer, 0, parallel_inner=False)
 
     def _flat_loop(self, outer: tuple[ix.Var, ...], begin: str, end: str) -> None:
@@ -254,11 +288,14 @@ class CppKernel(ScanBody, ColumnSums):
         name = self._name(v)
         begin, end = "0", self._size(v)
         accumulators = self._column_sums()
+        light = bool(accumulators) and self._is_light(self.kernel.stages[0])
+        if accumulators and parallel_inner and shares_rows(self.kernel):
+            self.column_sums_in_parts(accumulators, CHAIN, self._vectors_of_block(accumulators, v), light)
+            return
         if parallel_inner:
             self.open_threads(end, str(max(self.L, COLUMNS)) if accumulators else WHOLE_LINES)
             begin, end = "begin", "end"
         if accumulators:
-            light = self._is_light(self.kernel.stages[0])
             self.column_sums(accumulators, CHAIN, self._vectors_of_block(accumulators, v), light, begin, end)
         else:
             self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {name}, auto m")

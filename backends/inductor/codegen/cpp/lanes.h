@@ -113,3 +113,12 @@ template <int L, int n, class F> INLINE void for_groups(i64 begin, i64 end, F f)
     if (i < end) f(i, (int)(end - i), group<1>());
 }
 INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
+// Sums of parts of the rows, one line of columns for each part, joined into the first line: neighbours, neighbouring pairs, and so on.
+template <int L, class T> static void join_columns(T* sums, int parts, i64 columns) {
+    for (int step = 1; step < parts; step *= 2)
+        for (int t = 0; t + step < parts; t += 2 * step)
+            for_lanes<L>(0, columns, [&](i64 i, auto m) __attribute__((always_inline)) {
+                T* const own = sums + t * columns + i;
+                store<L>(own, load<L>(own, m) + load<L>(own + step * columns, m), m);
+            });
+}

@@ -25,7 +25,8 @@ def cpp_target(info: TargetInfo, tuning: Tuning) -> Target:
         tuning: how it is decided which products, and with them convolutions, are the library's.
     """
     threads = torch.get_num_threads()
-    abilities = Abilities(frozenset() if tuning.products != "library" else PRODUCTS, near_vector=info.near_vector)
+    abilities = Abilities(frozenset() if tuning.products != "library" else PRODUCTS, near_vector=info.near_vector,
+                          near=info.processor.l1.size)
     # Kernels for another kind of vectors than the processor's are there to be looked at.
     if info.simd == info.processor.simd and (
             tuning.products == "measured" or tuning.products == "rule" and config.measured_products):
