@@ -63,7 +63,7 @@ def kind_of(func: Any) -> str:
         return "composite"
     if torch.Tag.inplace_view in func.tags:
         name = schema.name.split("::")[1]
-        return "storage" if name in ("set_", "resize_", "resize_as_", "_resize_output_", "as_strided_") else "relayout"
+        return "storage" if name in ("set_", "resize_", "resize_as_", "_resize_output_") else "relayout"
     if schema.is_mutable:
         return "storage" if schema.name in ("aten::resize_", "aten::set_", "aten::resize_as_") else "mutating"
     if func in UNSAFE_VIEWS or any(a.alias_info is not None for a in schema.arguments):

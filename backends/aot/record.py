@@ -350,18 +350,22 @@ class Recorder(TorchDispatchMode):
             self.memory.rename(parent, fake)
             return
         if func is aten.as_strided.default:
-            # Its offset counts from the start of the storage, which a value of the graph does not have.
-            size, stride = args[1], args[2]
-            root = parent.storage.root
-            offset = fake.storage_offset() - root.fake.storage_offset()
-            if not _is_within(root.fake, size, stride, offset):
-                raise CannotFunctionalize("as_strided reaches elements of a memory that are not its tensor's")
-            step = ViewStep(ops.as_strided, (tuple(size), tuple(stride), offset), {})
+            root, step = self._strided_view(parent, fake, args[1], args[2])
             node.replace_all_uses_with(replacement := self.emit(step.target, (self.memory.read(root), *step.args)))
             self.graph.erase_node(node)
             self.memory.add_view(fake, replacement, root, step)
             return
         self.memory.add_view(fake, node, parent, ViewStep(func, tuple(args[1:]), dict(kwargs), item))
+
+    @staticmethod
+    def _strided_view(parent: Tracked, fake: torch.Tensor, size: Any, stride: Any) -> tuple[Tracked, ViewStep]:
+        """What ``as_strided`` of ``parent`` looks at, and how. The offset that it is given counts from the start of the
+        storage, which a value of the graph does not have."""
+        root = parent.storage.root
+        offset = fake.storage_offset() - root.fake.storage_offset()
+        if not _is_within(root.fake, size, stride, offset):
+            raise CannotFunctionalize("as_strided reaches elements of a memory that are not its tensor's")
+        return root, ViewStep(ops.as_strided, (tuple(size), tuple(stride), offset), {})
 
     def _record_mutation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func in _FILLS:
@@ -450,6 +454,11 @@ class Recorder(TorchDispatchMode):
         before.fake = old
         functional = functional_form(func).target
         func(*args, **kwargs)
+        if functional is aten.as_strided.default:
+            root, step = self._strided_view(before, fake, args[1], args[2])
+            value = self.emit(step.target, (self.memory.read(root), *step.args))
+            self.memory.replace(fake, self.memory.add_view(fake, value, root, step))
+            return fake
         value = self.emit(functional, (node, *args[1:]), kwargs)
         after = self.memory.add_view(fake, value, before, ViewStep(functional, tuple(args[1:]), dict(kwargs)))
         self.memory.replace(fake, after)

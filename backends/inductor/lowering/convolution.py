@@ -2,8 +2,9 @@
 norm, activation, residual) is computed on the tiles.
 
 Nothing is packed ahead: weights are read where they are at every call, so no change of them can be missed. Float32, one
-or two spatial dims, contiguous, only the batch symbolic; the rest is the library's. A depthwise convolution is
-a few products an element, for which the template has loops of their own.
+or two spatial dims, only the batch symbolic; the rest is the library's. A depthwise convolution is
+a few products an element, for which the template has loops of their own. Images whose channels lie innermost are
+computed in planes, in which a network's values then stay (``planes``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from dynamo_lite.backends.inductor.ir.contraction import MAX_KERNEL_WIDTH, Contr
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.abilities import Convolution
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
-from dynamo_lite.backends.inductor.lowering.layouts import same_strides
+from dynamo_lite.backends.inductor.lowering.layouts import is_dense, same_strides
+from dynamo_lite.backends.inductor.lowering.planes import keep_in_planes, pays_in_planes, to_planes
 from dynamo_lite.backends.inductor.lowering.products import Operand, emit_product, plus, product, suits, turned
 from dynamo_lite.backends.inductor.lowering.values import Shape, TensorValue, dim_var, is_size, loop_vars, shape_vars
 from dynamo_lite.backends.inductor.lowering.views import reshaped
@@ -59,7 +61,10 @@ def convolution(
     window = _Window(input, weight, stride, padding, dilation, groups)
     out_shape = window.result(spatial)
     wanted = g.wanted_stride(out_shape)
-    if wanted is None or not same_strides(out_shape, wanted, ix.contiguous_strides(out_shape)):
+    if wanted is None:
+        return NotImplemented
+    last = not same_strides(out_shape, wanted, ix.contiguous_strides(out_shape))
+    if last and not (is_dense(out_shape, wanted) and pays_in_planes(g, input, window.depthwise, window.overlaps)):
         return NotImplemented
     out: TensorValue | None
     if window.columns == 1 and window.plain and groups == 1:
@@ -79,6 +84,8 @@ def convolution(
             return NotImplemented
     else:
         return NotImplemented
+    if last:
+        keep_in_planes(g, out)
     if bias is not None:
         out = plus(g, out, reshaped(g, bias, (1, -1, *(1,) * spatial)))
     return out
@@ -143,6 +150,11 @@ class _Window:
         return self.group_in * sh * max(kw, self.stride[1]) * lines * (self.out_width + (kw - 1) * dw)
 
     @property
+    def overlaps(self) -> bool:
+        """Whether neighbouring windows see the same pixels, or windows are pixels."""
+        return self.kernel == (1, 1) or any(s < k for s, k in zip(self.stride, self.kernel))
+
+    @property
     def plain(self) -> bool:
         """Whether every pixel is a column as it stands."""
         return self.kernel == (1, 1) and self.stride == (1, 1) and self.padding == (0, 0)
@@ -159,6 +171,8 @@ class _Window:
 
 def _contiguous(g: GraphLowering, x: TensorValue, dims: int) -> Operand:
     """``x`` in memory, its last ``dims`` dims contiguous."""
+    if x.node.op != "load" and x.stride is not None:
+        to_planes(g, x)
     operand = Operand(g, x)
     strides = ix.contiguous_strides(x.shape)
     if not same_strides(operand.shape[-dims:], operand.stride[-dims:], strides[-dims:]):

@@ -25,11 +25,13 @@ from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
-from dynamo_lite.backends.inductor.ir.ops import ANY, OPS
+from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.lowering.abilities import ALL, Abilities
 from dynamo_lite.backends.inductor.lowering.layouts import is_dense, is_separate, same_layout, same_strides, strides_of
 from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph, Operation
+from dynamo_lite.backends.inductor.lowering.node_facts import device_of, is_supported, leaves_graph
+from dynamo_lite.backends.inductor.lowering.planes import realize_where_read
 from dynamo_lite.backends.inductor.lowering.refusals import is_refused
 from dynamo_lite.backends.inductor.lowering.size_floats import are_for_the_library
 from dynamo_lite.backends.inductor.lowering.sizes import sizes_of
@@ -80,6 +82,7 @@ class GraphLowering:
         self._uses: dict[torch.fx.Node, Uses] = {}
         self._faults: list[tuple[type[Exception], str]] = []
         self.products: set[str] = set()  # buffers that hold results of templates of products
+        self.in_planes: set[str] = set()  # see ``planes``
         self.checked: list[Node] = []  # "bounded" nodes, each to be computed for all its places
 
     # ------------------------------------------------------------ the walk
@@ -124,12 +127,16 @@ class GraphLowering:
             return False
         values = pytree.tree_leaves([a.meta.get("val") for a in node.all_input_nodes] + [node.meta.get("val")])
         tensors = [v for v in values if isinstance(v, torch.Tensor)]
-        return len({v.device for v in tensors}) < 2 and all(_supported(v, self.device) for v in tensors)
+        return len({v.device for v in tensors}) < 2 and all(is_supported(v, self.device) for v in tensors)
 
     def is_read_on(self) -> bool:
         """Whether generated code computes with the result of the operation that is being lowered."""
         assert self._node is not None
         return self._uses[self._node].computed > 0
+
+    def leaves_graph(self) -> bool:
+        """Whether the first operand of the operation that is being lowered, or its result, is an output."""
+        return self._node is not None and leaves_graph(self._node)
 
     def _placeholder(self, node: torch.fx.Node) -> Any:
         value = node.meta["val"]
@@ -166,7 +173,7 @@ class GraphLowering:
         if self.has_lowering(node):
             args, kwargs = self._values((node.args, node.kwargs))
             lowering = LOWERINGS[node.target]
-            self._place = _device_of(node)
+            self._place = device_of(node)
             result = lowering.fn(self, *args, **kwargs) if lowering.takes(args, kwargs) else NotImplemented
             self._place = None
             if result is not NotImplemented and self._is_computed(result):
@@ -229,7 +236,7 @@ class GraphLowering:
         if uses.library or len(nodes) > MAX_NODES:
             self.realize(x)
         elif (uses.computed > 1 or uses.widened) and self._cost(x) > CHEAP_TO_REPEAT and not one_element:
-            self.realize(x)
+            realize_where_read(self, x)
 
     @staticmethod
     def _cost(x: TensorValue) -> int:
@@ -279,7 +286,7 @@ class GraphLowering:
     def realize_if_dear(self, x: TensorValue) -> None:
         """Realizes a value that several loops of a lowering read, unless computing it again costs next to nothing."""
         if self._cost(x) > CHEAP_TO_REPEAT:
-            self.realize(x)
+            realize_where_read(self, x)
 
     def reduce(self, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue:
         """The reduction of ``x`` over ``dims``, in memory. ``kind`` is a key of ``ir.ops.REDUCTIONS``."""
@@ -425,7 +432,7 @@ class GraphLowering:
         if log.enabled("fallbacks"):
             why = "no lowering" if node.target not in LOWERINGS else "a case that its lowering leaves to the library"
             log.artifact("fallbacks").info("library call: %s (%s): %s", node.target, why, user_line(node))
-        device = _device_of(node)
+        device = device_of(node)
 
         def reference(leaf: Any) -> Any:
             if isinstance(leaf, torch.fx.Node):
@@ -571,19 +578,6 @@ def _buffers_read(node: Node) -> frozenset[str]:
 
 def _places(node: Node) -> ix.Index:
     return ix.product(tuple(v.size for v in node.vars))
-
-
-def _supported(value: torch.Tensor, device: str) -> bool:
-    return (
-        value.device.type == device and value.layout is torch.strided and value.dtype in ANY and not value.is_quantized
-    )
-
-
-def _device_of(node: torch.fx.Node) -> torch.device:
-    for value in pytree.tree_leaves(node.meta.get("val")):
-        if isinstance(value, torch.Tensor):
-            return value.device
-    return torch.device("cpu")
 
 
 def _origin(node: torch.fx.Node) -> str:

@@ -15,6 +15,7 @@ from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.layouts import same_strides, strides_of
+from dynamo_lite.backends.inductor.lowering.planes import is_in_planes, keep_in_planes
 from dynamo_lite.backends.inductor.lowering.pooling_training import max_with_places
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, reindexed, shape_vars
 from dynamo_lite.backends.inductor.lowering_registry import register_lowering
@@ -37,7 +38,10 @@ def max_pool2d(
 ) -> Any:
     result = g.results()[0]
     sizes = tuple(map(index_of, result.shape))
-    if not self.dtype.is_floating_point or not same_strides(sizes, strides_of(result), ix.contiguous_strides(sizes)):
+    if not self.dtype.is_floating_point:
+        return NotImplemented
+    planes = same_strides(sizes, strides_of(result), ix.contiguous_strides(sizes))
+    if not planes and (g.is_read(1) or g.leaves_graph() or not is_in_planes(g, self)):
         return NotImplemented
     if not all(g.sizes.are_known(shape, 2, "an image is pooled") for shape in (self.shape, sizes)):
         return NotImplemented
@@ -51,6 +55,8 @@ def max_pool2d(
     out = self
     for dim in (-2, -1):
         out = _along(g, out, out.ndim + dim, int(result.shape[dim]), kernel[dim], step[dim], pad[dim], dilated[dim])
+    if not planes:
+        keep_in_planes(g, out)
     indices = TensorValue(out.shape, torch.int64, g.ops.const(0, torch.int64))
     return out, indices
 

@@ -35,3 +35,81 @@ def test_elements_outside(f, part, caplog):
         got = dynamo_lite.compile(f)(two[part])
     assert torch.equal(got, want) and torch.equal(two, one) and got.stride() == want.stride()
     assert not any("fault" in record.getMessage() for record in caplog.records)
+
+
+def _relaid(x):
+    y = x * 2
+    y.as_strided_((2, 3), (1, 2))
+    return y + 1, y
+
+
+def _relaid_and_written(x):
+    y = x * 2
+    z = y.view(-1)
+    y.as_strided_((2, 2), (3, 1), 1).mul_(3)
+    z.add_(1)
+    return y, z, y.t()
+
+
+def _of_ones(x):
+    y = x.sum(-1, keepdim=True)
+    y.as_strided_((3, 1, 1), (1, 3, 3))
+    return y * 1, y
+
+
+def _relaid_twice(x):
+    y = x + 1
+    y.as_strided_((6,), (1,)).as_strided_((3, 2), (2, 1)).t_()
+    return y.contiguous(), y
+
+
+@pytest.mark.parametrize("f", [_relaid, _relaid_and_written, _of_ones, _relaid_twice])
+def test_in_place(f):
+    """A tensor that takes another layout of its memory: pooling of a channels-last image to one pixel ends so."""
+    x = torch.arange(6.0).view(3, 2) if f is not _of_ones else torch.arange(12.0).view(3, 1, 4)
+    dynamo_lite.reset_metrics()
+    want, got = f(x.clone()), dynamo_lite.compile(f)(x.clone())
+    for w, g in zip(want, got, strict=True):
+        assert torch.equal(w, g) and w.stride() == g.stride() and w.storage_offset() == g.storage_offset()
+    assert not dynamo_lite.metrics()["fallbacks"] and dynamo_lite.metrics()["graphs"] == 1
+
+
+def test_in_place_with_gradients():
+    x = torch.randn(2, 5, 4, 4).to(memory_format=torch.channels_last)
+    found = []
+    dynamo_lite.reset_metrics()
+    for f in (_pooled, dynamo_lite.compile(_pooled)):
+        leaf = x.clone(memory_format=torch.preserve_format).requires_grad_()
+        y = f(leaf)
+        y.sum().backward()
+        found.append((y.detach(), leaf.grad))
+    for want, got in zip(*found, strict=True):
+        torch.testing.assert_close(got, want)
+        assert want.stride() == got.stride()
+    assert not dynamo_lite.metrics()["fallbacks"]
+
+
+def _pooled(x):
+    return torch.nn.functional.adaptive_avg_pool2d(x * x, 1) * 3
+
+
+def test_in_place_of_an_input_and_beyond_its_memory():
+    def beyond(x):
+        y = x * 2
+        return y.as_strided_((7,), (1,))
+
+    def of_an_input(x):
+        return x.as_strided_((2, 3), (1, 2)) + 1
+
+    for f in (beyond, of_an_input):
+        x, own = torch.arange(6.0).view(3, 2), torch.arange(6.0).view(3, 2)
+        try:
+            want = f(x)
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match="storage|bounds"):
+                dynamo_lite.compile(f)(own)
+            assert error
+            continue
+        got = dynamo_lite.compile(f)(own)
+        assert got.shape == want.shape and own.stride() == x.stride()
+        assert f is beyond or torch.equal(got, want)

@@ -1,0 +1,28 @@
+"""What lowering asks of a node of the aten graph: where its results are, whether loops handle them, who gets them."""
+from __future__ import annotations
+
+import torch
+import torch.utils._pytree as pytree
+
+from dynamo_lite.backends.inductor.ir.ops import ANY
+
+
+def is_supported(value: torch.Tensor, device: str) -> bool:
+    """Whether it is of a kind that loops handle."""
+    return (
+        value.device.type == device and value.layout is torch.strided and value.dtype in ANY and not value.is_quantized
+    )
+
+
+def device_of(node: torch.fx.Node) -> torch.device:
+    """Of the node's first tensor."""
+    for value in pytree.tree_leaves(node.meta.get("val")):
+        if isinstance(value, torch.Tensor):
+            return value.device
+    return torch.device("cpu")
+
+
+def leaves_graph(node: torch.fx.Node) -> bool:
+    """Whether the first operand of an operation, or its result, is an output."""
+    operands = [a for a in node.args[:1] if isinstance(a, torch.fx.Node)]
+    return any(user.op == "output" for n in (node, *operands) for user in n.users)
