@@ -39,7 +39,7 @@ BACKEND_LAYERS = [
     "inductor.processor", "inductor.codegen.cpp.libraries", "inductor.machine_costs", "inductor.core_costs",
     "inductor.target_info",
     "inductor.gpu_info",
-    "inductor.convolution_gradients",
+    "inductor.convolution_gradients", "inductor.images_in_planes",
     "inductor.ir", "inductor.device_random",
     "inductor.lowering_registry",
     "inductor.lowering",

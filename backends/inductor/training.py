@@ -15,6 +15,7 @@ from torch.fx import GraphModule
 from dynamo_lite import exc, log
 from dynamo_lite.backends.aot import ambient
 from dynamo_lite.backends.aot.call_sizes import fix, has_symbols
+from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
 from dynamo_lite.backends.aot.double_backward import CompileGradients, double_backward_of
 from dynamo_lite.backends.aot.functional import CannotCut, CannotFunctionalize
 from dynamo_lite.backends.aot.gradient_graph import Differentiate, gradient_graph
@@ -34,6 +35,7 @@ from dynamo_lite.backends.aot.segments import (
 from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.inductor import graph_cache
 from dynamo_lite.backends.inductor.artifact import Call, Pair
+from dynamo_lite.backends.inductor.images_in_planes import put_in_planes
 from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
 from dynamo_lite.runtime import signal_handlers
 from dynamo_lite.symbols.environment import Frozen
@@ -132,7 +134,11 @@ class _Recording:
         self._casting = ambient.casting()
 
     def _record(self, given: tuple[bool, ...] | None = None) -> JointGraph:
-        return record_joint(self._gm, self._examples, self._decompositions, given)
+        joint = record_joint(self._gm, self._examples, self._decompositions, given)
+        if self._decompositions is FOR_KERNELS:
+            with fake_mode_of(self._gm, self._examples):
+                put_in_planes(joint)
+        return joint
 
     def first(self) -> JointGraph:
         """The joint graph; its sizes are fixed where some gradient has no rule for symbols."""

@@ -1,0 +1,155 @@
+"""Training steps of convolution networks whose images have their channels innermost, computed in planes.
+
+The templates of convolutions compute in planes. So do calls that follow one element by element, or reduce images: a
+step copies an image where it comes in, its result where it leaves, and filters and their gradients. What the backward
+pass reads is saved in planes. (A graph without a backward pass needs less: ``lowering.planes``.)
+
+Invariant: what the graph gives is laid out as before; no call but those listed here, whose results do not depend on how
+their operands are laid out, sees another layout.
+"""
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from dynamo_lite.backends.aot import ops, passes
+from dynamo_lite.backends.aot.joint import JointGraph
+
+aten = torch.ops.aten
+
+_CONVOLUTIONS: dict[Any, int] = {aten.convolution.default: 0, aten.convolution_backward.default: 1}
+"""Where the image is among the arguments."""
+_TRANSPOSED: dict[Any, int] = {aten.convolution.default: 6, aten.convolution_backward.default: 7}
+_OF_IMAGES: frozenset[Any] = frozenset({
+    aten.sum.dim_IntList, aten.sum.default, aten.mean.dim, aten.mean.default, aten.var_mean.correction,
+    aten.amax.default, aten.max_pool2d_with_indices.default, aten.max_pool2d_with_indices_backward.default,
+    aten.avg_pool2d.default, aten.avg_pool2d_backward.default, aten._adaptive_avg_pool2d.default,
+    aten._adaptive_avg_pool2d_backward.default, aten.upsample_nearest2d.default,
+    aten.upsample_nearest2d_backward.default, aten.upsample_bilinear2d.default,
+    aten.upsample_bilinear2d_backward.default, aten.cat.default, aten.native_group_norm.default,
+    aten.native_group_norm_backward.default, aten.detach.default, aten.alias.default,
+})
+"""Calls that follow a convolution into planes, besides those that compute element by element."""
+
+
+def put_in_planes(joint: JointGraph) -> None:
+    """Rewrites the convolutions of a joint graph, and what follows them, under its fake mode."""
+    if any(_begins(node) for node in joint.graph.nodes):
+        _Rewriting(joint).run()
+
+
+def _begins(node: Node) -> bool:
+    """Whether a call is a convolution that is computed in planes."""
+    at = _CONVOLUTIONS.get(node.target)
+    if at is None or node.op != "call_function" or node.args[_TRANSPOSED[node.target]]:
+        return False
+    image, weight = node.args[at], node.args[at + 1]
+    assert isinstance(image, Node) and isinstance(weight, Node)
+    value = image.meta["val"]
+    if value.dtype is not torch.float32 or value.device.type != "cpu" or not any(map(_is_last, (image, weight))):
+        return False
+    return value.dim() == 4 and _is_sized(value) and _is_sized(weight.meta["val"])
+
+
+def _follows(target: Any) -> bool:
+    if target in _OF_IMAGES:
+        return True
+    return isinstance(target, torch._ops.OpOverload) and (
+        torch.Tag.pointwise in target.tags and not passes.keeps_its_place(target))
+
+
+def _is_sized(value: torch.Tensor) -> bool:
+    return all(type(n) is int for n in (*value.shape, *value.stride()))
+
+
+def _is_last(node: Node) -> bool:
+    """Whether its value is an image, or filters, whose channels lie innermost."""
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.dim() == 4 and value.layout is torch.strided and (
+        _is_sized(value) and not value.is_contiguous() and value.is_contiguous(memory_format=torch.channels_last))
+
+
+class _Rewriting:
+    """One graph, call after call."""
+
+    def __init__(self, joint: JointGraph) -> None:
+        self._joint = joint
+        self._graph = joint.graph
+        self._planes: dict[Node, Node] = {}  # of a value with its channels innermost, the same in planes
+        self._instead: dict[Node, Node] = {}
+
+    def run(self) -> None:
+        for node in list(self._graph.nodes):
+            if node in self._instead or node.op != "call_function":
+                continue
+            if _begins(node) or _follows(node.target) and any(a in self._planes for a in node.all_input_nodes):
+                self._rewrite(node)
+        joint = self._joint
+        for nodes in (joint.values, joint.gradients):
+            nodes[:] = [self._instead.get(node, node) for node in nodes]
+
+    def _rewrite(self, node: Node) -> None:
+        with self._graph.inserting_before(node):
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda a: self._in_planes(a, node))
+            fakes, fake_kwargs = torch.fx.node.map_arg((args, kwargs), lambda a: a.meta["val"])
+            assert callable(node.target)
+            value = node.target(*fakes, **fake_kwargs)
+            if not _is_same(value, node.meta["val"]):
+                return
+            made = self._add(node, node.target, args, kwargs, value)
+            if isinstance(value, torch.Tensor):
+                self._replace(node, made)
+                return
+            for user in list(node.users):
+                at: Any = user.args[1]
+                self._replace(user, self._add(user, operator.getitem, (made, at), {}, value[at]))
+            self._instead[node] = made
+            self._drop(node)
+
+    def _add(self, like: Node, target: Any, args: Any, kwargs: Any, value: Any) -> Node:
+        made = self._graph.create_node("call_function", target)
+        made.args, made.kwargs = args, kwargs
+        made.meta = {**like.meta, "val": value}
+        if like in self._joint.forward:
+            self._joint.forward.add(made)
+        return made
+
+    def _in_planes(self, a: Node, reader: Node) -> Node:
+        if a in self._planes:
+            return self._planes[a]
+        if not _is_last(a):
+            return a
+        _, channels, height, width = a.meta["val"].shape
+        stride = (channels * height * width, height * width, width, 1)
+        self._planes[a] = self._copied(a, stride, reader)
+        return self._planes[a]
+
+    def _copied(self, a: Node, stride: tuple[int, ...], like: Node) -> Node:
+        return self._add(like, ops.copy_strided, (a, stride), {}, ops.copy_strided(a.meta["val"], stride))
+
+    def _replace(self, node: Node, made: Node) -> None:
+        """Has readers of a node read what was made instead, laid out as the node's value was."""
+        stride, back = node.meta["val"].stride(), made
+        if made.meta["val"].stride() != stride:
+            back = self._copied(made, stride, node)
+            if _is_last(node):
+                self._planes[back] = made
+        node.replace_all_uses_with(back)
+        self._instead[node] = back
+        self._drop(node)
+
+    def _drop(self, node: Node) -> None:
+        self._graph.erase_node(node)
+        self._joint.forward.discard(node)
+
+
+def _is_same(made: Any, wanted: Any) -> bool:
+    """Whether values differ in layout only."""
+    if isinstance(wanted, torch.Tensor):
+        return isinstance(made, torch.Tensor) and made.shape == wanted.shape and made.dtype == wanted.dtype
+    if isinstance(wanted, (tuple, list)):
+        return len(made) == len(wanted) and all(map(_is_same, made, wanted))
+    return type(made) is type(wanted)
