@@ -140,6 +140,26 @@ _add("resnet18", "ResNet-18, 224 x 224",
 _add("resnet50", "ResNet-50, 224 x 224", _model("ResNetForImageClassification", "ResNetConfig", _image(1)))
 
 
+def _last(build: Callable[[], Program]) -> Callable[[], Program]:
+    """The same with filters and images whose channels lie innermost in memory."""
+
+    def moved(value: Any) -> Any:
+        image = isinstance(value, torch.Tensor) and value.dim() == 4
+        return value.to(memory_format=torch.channels_last) if image else value
+
+    def laid_out() -> Program:
+        fn, args, kwargs = build()
+        assert isinstance(fn, torch.nn.Module)
+        fn = fn.to(memory_format=torch.channels_last)
+        return fn, tuple(map(moved, args)), {name: moved(value) for name, value in kwargs.items()}
+
+    return laid_out
+
+
+for _name in ("resnet18", "resnet50"):
+    _add(f"{_name}_last", f"{WORKLOADS[_name].title}, channels last", _last(WORKLOADS[_name].build), default=False)
+
+
 def _network(name: str) -> Callable[[], Program]:
     def build() -> Program:
         import convnets
@@ -209,6 +229,8 @@ _add("train_resnet18", "training step: ResNet-18, 4 x 3 x 64 x 64",
                      lambda: {"pixel_values": torch.randn(4, 3, 64, 64)}, layer_type="basic", depths=[2, 2, 2, 2],
                      hidden_sizes=[64, 128, 256, 512], num_labels=10), _flat_logits,
               lambda: torch.randint(0, 10, (4,))), optimizer=_sgd)
+_add("train_resnet18_last", f"{WORKLOADS['train_resnet18'].title}, channels last",
+     _last(WORKLOADS["train_resnet18"].build), default=False, optimizer=_sgd)
 _add("train_roberta", "training step: RoBERTa, 4 layers of 256, 4 x 128 tokens",
      _Trained(_model("RobertaForMaskedLM", "RobertaConfig", _tokens(4, 128), hidden_size=256, num_hidden_layers=4,
                      num_attention_heads=4, intermediate_size=1024, vocab_size=8000), _flat_logits,
