@@ -149,9 +149,9 @@ def _last(build: Callable[[], Program]) -> Callable[[], Program]:
 
     def laid_out() -> Program:
         fn, args, kwargs = build()
-        assert isinstance(fn, torch.nn.Module)
-        fn = fn.to(memory_format=torch.channels_last)
-        return fn, tuple(map(moved, args)), {name: moved(value) for name, value in kwargs.items()}
+        model: Any = fn
+        moved_model = model.to(memory_format=torch.channels_last)
+        return moved_model, tuple(map(moved, args)), {name: moved(value) for name, value in kwargs.items()}
 
     return laid_out
 

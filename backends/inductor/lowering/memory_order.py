@@ -56,7 +56,7 @@ def short_run(x: TensorValue, dims: Sequence[int], near: int) -> int | None:
     if inner is None or steps is None or inner not in dims:
         return None
     run = x.shape[inner]
-    if not isinstance(run, int) or run * x.dtype.itemsize >= ROW_LINES * LINE:
+    if not isinstance(run, int) or not 0 < run * x.dtype.itemsize < ROW_LINES * LINE:
         return None
     # Of a line that several results share, each has a part: they read the others' again.
     shared = max(LINE // (run * x.dtype.itemsize), 1)

@@ -24,11 +24,11 @@ _JOINED = frozenset({"sum", "prod", "max", "min", "any", "all"})
 _COLUMNS = 32
 
 
-def pieces(shape: Shape, kind: str, dims: Sequence[int], gpu: GpuInfo) -> tuple[int, int] | None:
+def pieces(shape: Shape, kind: str, dims: Sequence[int], gpu: GpuInfo | None) -> tuple[int, int] | None:
     """Which dimension to cut, into how many pieces; None if the reduction keeps the device busy as it is, is small, or
-    has symbolic sizes."""
+    has symbolic sizes, or if there is no GPU."""
     sizes = [n for n in shape if isinstance(n, int)]
-    if len(sizes) != len(shape) or not dims or kind.startswith("arg") or 0 in sizes:
+    if gpu is None or len(sizes) != len(shape) or not dims or kind.startswith("arg") or 0 in sizes:
         return None
     reduced = math.prod(sizes[d] for d in dims)
     kept = math.prod(sizes) // reduced
