@@ -79,6 +79,7 @@ class _Rewriting:
         self._joint = joint
         self._graph = joint.graph
         self._planes: dict[Node, Node] = {}  # of a value with its channels innermost, the same in planes
+        self._again: dict[Node, Node] = {}  # of inputs, for the backward pass
         self._instead: dict[Node, Node] = {}
 
     def run(self) -> None:
@@ -118,14 +119,17 @@ class _Rewriting:
         return made
 
     def _in_planes(self, a: Node, reader: Node) -> Node:
-        if a in self._planes:
-            return self._planes[a]
+        # What eager saves of an input is the input, so that autograd sees if somebody writes to it meanwhile.
+        later = a.op == "placeholder" and a in self._joint.forward and reader not in self._joint.forward
+        known = self._again if later else self._planes
+        if a in known:
+            return known[a]
         if not _is_last(a):
             return a
         _, channels, height, width = a.meta["val"].shape
         stride = (channels * height * width, height * width, width, 1)
-        self._planes[a] = self._copied(a, stride, reader)
-        return self._planes[a]
+        known[a] = self._copied(a, stride, reader)
+        return known[a]
 
     def _copied(self, a: Node, stride: tuple[int, ...], like: Node) -> Node:
         return self._add(like, ops.copy_strided, (a, stride), {}, ops.copy_strided(a.meta["val"], stride))
