@@ -24,6 +24,8 @@ from dynamo_lite.backends.inductor.machine_costs import TYPICAL, Costs
 from dynamo_lite.backends.inductor.processor import Cache, Processor
 
 LANES = {"avx512": 16, "avx2": 8, "scalar": 4}
+# Bytes of a line of the caches, on all processors that kernels are written for.
+LINE = 64
 REGISTERS = {"avx512": 32, "avx2": 16, "scalar": 16}
 
 

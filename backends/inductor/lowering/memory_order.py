@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Builder, walk
 from dynamo_lite.backends.inductor.lowering.values import Shape, TensorValue, is_size, reindexed, shape_vars
+from dynamo_lite.backends.inductor.target_info import LINE
 
-# Bytes of a line of the caches.
-LINE = 64
-# Elements that lie side by side and are reduced together make a row from so many lines on: with fewer, loops begin and
-# end more often than they run.
+# Neighbours in memory that are reduced together are a row if they take so many lines at least. The inner loop over a
+# shorter run costs more to begin and end than to run.
 ROW_LINES = 16
 # What a sample has at least of what is reduced: ``sampled`` says why.
 SAMPLE = 16

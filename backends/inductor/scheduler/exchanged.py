@@ -19,13 +19,11 @@ from dynamo_lite.backends.inductor.ir.contraction import (
     rounded,
     volume,
 )
-from dynamo_lite.backends.inductor.target_info import TargetInfo
+from dynamo_lite.backends.inductor.target_info import LINE, TargetInfo
 
 # Packing of an operand is to cost at most this part of its products, if there is enough to use it for: a bound on the
 # loss, whatever packing costs here.
 PACKING_SHARE = 0.02
-# Bytes of a line of the caches.
-LINE = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

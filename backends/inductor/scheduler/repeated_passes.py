@@ -17,10 +17,9 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.groups import Group, Member, group_var
 from dynamo_lite.backends.inductor.scheduler.space import Sizes
-from dynamo_lite.backends.inductor.target_info import TargetInfo
+from dynamo_lite.backends.inductor.target_info import LINE, TargetInfo
 
-# Bytes of a line of the cache, and of a page.
-LINE = 64
+# Bytes of a page.
 PAGE = 4096
 
 

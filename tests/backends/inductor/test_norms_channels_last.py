@@ -11,7 +11,7 @@ from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Builder
 from dynamo_lite.backends.inductor.lowering import memory_order
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, shape_vars
-from dynamo_lite.backends.inductor.target_info import current
+from dynamo_lite.backends.inductor.target_info import LINE, current
 
 CLOSE = {torch.float32: (1e-4, 2e-5), torch.float64: (1e-10, 1e-10), torch.bfloat16: (2e-2, 2e-2),
          torch.float16: (4e-3, 4e-3)}
@@ -195,7 +195,7 @@ def test_infinities_within_and_beyond_the_sample(build, fn, value, row):
 def test_what_is_sampled():
     """Columns and short runs that are longer than the first cache: along rows all is read."""
     near, sample = current().processor.l1.size, memory_order.SAMPLE
-    rows = near // memory_order.LINE
+    rows = near // LINE
 
     def tensor(shape, stride):
         builder, buffer = Builder(), Buffer("x", shape, stride, torch.float32)
@@ -222,10 +222,17 @@ def test_what_is_sampled():
 
 # ---------------------------------------------------------------- generated code
 def test_threads_share_out_rows_of_few_columns(build, in_cpp):
-    assert "join_columns" in build(lambda x: x.sum(0), [torch.randn(20_000, 64)]).program.source
-    for shape in ((20, 64), (2000, 4096)):
+    for shape, shared in (((20_000, 64), True), ((20, 64), False), ((2000, 4096), False)):
         source = build(lambda x: x.sum(0), [torch.randn(shape)]).program.source
-        assert "join_columns<" not in source.split("KERNEL kernel0")[1]
+        assert ("join_columns<" in source.split("KERNEL kernel0")[1]) == shared
+
+
+@pytest.mark.parametrize("fn", [columns, runs])
+def test_the_first_pass_reads_a_sample(build, in_cpp, fn):
+    """A kernel over 4 of 64 lines, or 256 of 4096 pixels, before the one over all."""
+    first, *_, last_ = build(fn, [last(torch.randn(3, 16, 64, 64))]).program.source.split("KERNEL kernel")[1:]
+    rows = {columns: ("768", "12288"), runs: ("256", "4096")}[fn]
+    assert rows[0] in first and rows[1] not in first
 
 
 @pytest.mark.parametrize("shape", [(40_000, 8), (3001, 100), (9000, 33), (5, 7000, 16), (70_000, 1), (100, 30, 40, 3)])

@@ -22,14 +22,15 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
+from dynamo_lite.backends.inductor.target_info import LINE
 
 # What depends on the column alone is computed for each row: it costs at most this much.
 MAX_REPEATED = 4
 # Few columns are so many lines of the cache at most: with more, there is a share of the columns for as many threads.
 FEW_LINES = 16
-LINE = 64
 # Bytes that the parts' sums may take of the stack.
 ROOM_FOR_PARTS = 128 << 10
+# Of ``parts_for`` in ``threads.h``.
 MAX_PARTS = 64
 # So many vectors are added up side by side if the body is short: with one, additions wait for each other.
 SIDE_BY_SIDE = 4
