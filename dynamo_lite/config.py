@@ -174,12 +174,17 @@ target: dict[str, float] = _option(
     {}, "what is known of the processor better than it is read or measured, by name, as l2=2097152,cores=2: sizes of "
     "caches in bytes, costs (the log `targets` prints all)", choices=(
         "l1", "l2", "l2_ways", "l3", "cores", "product_rate", "pack_lines", "pack_columns", "im2col", "left_lines",
-        "left_columns", "strided_left", "streamed_left", "wake", "awake", "elements", "foreign_read", "far_read",
+        "left_columns", "transform_pixels", "transform_taps", "transform_sums", "strided_left", "streamed_left",
+        "wake", "awake", "elements", "foreign_read", "far_read",
         "near_store", "far_store", "library_call", "library_sharing", "convolution_share", "product_share", "pages"))
 measured_products: bool = _option(
     False, "whether the library or our loops compute a matrix product on a CPU is decided by what both take for one of "
     "its kind, measured once in some milliseconds and kept in the cache folder; off, our loops compute it, unless the "
     "mode is max-autotune")
+winograd: bool = _option(
+    True, "whether convolutions of 3 x 3 taps on a CPU are computed by Winograd's minimal filtering F(2 x 2, 3 x 3) "
+    "where that is faster: with less than half the products; rounding errors are those of the largest numbers in a "
+    "window, also where these meet taps of zero")
 cuda_graph_limit: int = _option(
     64, "CUDA graphs that are recorded of one compiled graph with mode='reduce-overhead', each with memory of its own: "
     "one for each choice of sizes, weights and streams that it is called with, and more where results are held",

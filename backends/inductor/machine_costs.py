@@ -22,7 +22,7 @@ _SUFFIX = ".costs"
 _ROOM = 1 << 19  # floats: a panel, and what is packed, as much as a core's own cache holds
 _SECONDS = 0.03  # some twenty rounds
 _LEAST, _MOST = 1.0, 64.0  # of a cost that can be true
-_NUMBERS = 8  # that the probe measures
+_NUMBERS = 11  # that the probe measures
 _RATIOS = 2  # the last of them are times of products
 
 
@@ -35,6 +35,7 @@ class Costs:
         pack_lines, pack_columns: what an element costs, in products, that is packed from lines, from columns.
         im2col: that is copied to a plane.
         left_lines, left_columns: that is packed of the left operand, from lines and from columns.
+        transform_pixels, transform_taps, transform_sums: what each of the transformed elements takes (``winograd.h``).
         strided_left, streamed_left: what a product costs more if the left operand is not packed, with its depth strided
             in memory, and without.
     """
@@ -45,6 +46,9 @@ class Costs:
     im2col: float = 6.0
     left_lines: float = 6.0
     left_columns: float = 8.0
+    transform_pixels: float = 6.0
+    transform_taps: float = 8.0
+    transform_sums: float = 6.0
     strided_left: float = 0.3
     streamed_left: float = 0.05
 

@@ -46,6 +46,7 @@ class TargetInfo:
             EPYC (Zen 4). The rate itself is measured (``costs``).
         pages: a first-level table of translations has about so many places (64 in Intel's since Nehalem, in AMD's since
             Zen), so that so many lines on pages of their own can be read in turn.
+        winograd: whether convolutions may be computed by ``winograd.h`` (``config.winograd``).
     """
 
     processor: Processor
@@ -57,6 +58,7 @@ class TargetInfo:
     convolution_share: float = 0.86
     product_share: float = 0.73
     pages: int = 64
+    winograd: bool = True
 
     # ---------------------------------------------------------------- vectors and tiles
     @property
@@ -238,6 +240,8 @@ class TargetInfo:
 def current() -> TargetInfo:
     """The description of this machine, with what ``config.target`` replaces."""
     info = _described(processor.simd(), tuple(sorted(config.target.items())))
+    if not config.winograd:
+        info = dataclasses.replace(info, winograd=False)
     if log.enabled("targets") and log.first_time("targets", info):
         log.artifact("targets").info("%s", info.describe())
     return info

@@ -33,6 +33,13 @@ from dynamo_lite.backends.inductor.ir.contraction import (
     volume,
 )
 from dynamo_lite.backends.inductor.scheduler.exchanged import PACKING_SHARE, Exchange, exchange, parts_of, stays_near
+from dynamo_lite.backends.inductor.scheduler.winograd import (
+    LEAST_GAIN,
+    filtering_cost,
+    filtering_parts,
+    group_tiles,
+    suits,
+)
 from dynamo_lite.backends.inductor.target_info import LANES, TargetInfo
 
 # Workspaces are rounded up to so many elements, so that kernels find one of the same size to take over.
@@ -62,6 +69,7 @@ class WorkSharing:
     strip, copies: of windows, see ``Im2colPlanes``, or of operands that exchange their roles, see ``Exchange``.
     row_parts, block_parts: of these, into how many parts the rows and the blocks of windows are divided, not more
         together than there are slots; 0: operands keep their roles.
+    tile_lines, tile_groups, tile_rows: of transformed tiles, see ``Grouping`` and ``Kept``; 0: none are.
     decided: whether ``by_rows``, ``kept``, ``direct`` and ``group`` hold for all calls; the library decides if not.
     packing: what it costs to fill the planes of windows, in rows; for the library.
     widest: columns of all panels side by side for which a slot has room; for the library.
@@ -78,6 +86,9 @@ class WorkSharing:
     copies: bool = False
     row_parts: int = 0
     block_parts: int = 0
+    tile_lines: int = 0
+    tile_groups: int = 0
+    tile_rows: int = 0
     decided: bool = True
     packing: float = 0.0
     widest: int = 0
@@ -85,7 +96,7 @@ class WorkSharing:
     @property
     def exchanged(self) -> bool:
         """Whether elements of windows are spread over vectors, and the left operand's rows are packed."""
-        return self.row_parts > 0
+        return self.row_parts > 0 and not self.tile_lines
 
     @property
     def elements(self) -> ix.Index:
@@ -126,6 +137,10 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         group = _windows_at_once(contraction, right, planes.cost - rows * gain, packing, info) if sized else 0
         if group:
             return _packed(contraction, threads, group // info.panel, packing, info)
+        if sized and _filters(contraction, right, planes.cost - rows * gain, info):
+            own, grouping = filtering_parts(contraction, right, threads, info), group_tiles(right, info)
+            return WorkSharing(False, threads, own.elements, row_parts=own.rows, block_parts=own.blocks,
+                               tile_lines=grouping.lines, tile_groups=own.kept.groups, tile_rows=own.kept.rows)
         exchanged = _exchange(contraction, right, planes.cost - rows * gain, info) if sized else None
         if exchanged is not None:
             parts = parts_of(contraction, right, exchanged, threads, info)
@@ -156,6 +171,20 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
                            chunk=chunk_depth(info))
     return _packed(
         contraction, threads, group, info.costs.pack_lines if right.line == 1 else info.costs.pack_columns, info)
+
+
+def _filters(contraction: Contraction, right: Patches, from_planes: float, info: TargetInfo) -> bool:
+    """Whether Winograd's filtering is faster than planes, which cost so much in rows beside products, and than operands
+    that exchange their roles."""
+    if not info.winograd or not suits(contraction, right):
+        return False
+    rows = number(volume(contraction.rows))
+    _, streamed = _packing_left(contraction, info)
+    beside = [from_planes + streamed * rows]
+    exchanged = exchange(contraction, right, info) if stays_near(right, info) else None
+    if exchanged is not None:
+        beside.append(exchanged.cost)
+    return filtering_cost(contraction, right, info) < (1 - LEAST_GAIN) * (rows + min(beside))
 
 
 def _exchange(contraction: Contraction, right: Patches, from_planes: float, info: TargetInfo) -> Exchange | None:

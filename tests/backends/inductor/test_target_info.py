@@ -135,8 +135,9 @@ def test_config_replaces_single_values():
 
 def test_costs_are_replaced_too():
     with config.patch(target={"product_rate": 80, "pack_lines": 9, "pack_columns": 10, "im2col": 11, "left_lines": 12,
-                              "left_columns": 13, "strided_left": 0.25, "streamed_left": 0.125}):
-        assert target_info.current().costs == Costs(80, 9, 10, 11, 12, 13, 0.25, 0.125)
+                              "left_columns": 13, "transform_pixels": 14, "transform_taps": 15, "transform_sums": 16,
+                              "strided_left": 0.25, "streamed_left": 0.125}):
+        assert target_info.current().costs == Costs(80, 9, 10, 11, 12, 13, 14, 15, 16, 0.25, 0.125)
     with config.patch(target={"im2col": 30}):
         costs = target_info.current().costs
         assert costs.im2col == 30 and costs.pack_lines >= 1

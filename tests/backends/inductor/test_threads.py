@@ -11,6 +11,7 @@ from dynamo_lite.backends.inductor.processor import Cache
 from dynamo_lite.backends.inductor.scheduler.exchanged import exchange, parts_of, stays_near
 from dynamo_lite.backends.inductor.scheduler.threads import chunk_depth, im2col_planes
 from dynamo_lite.backends.inductor.scheduler.threads import share_work as share
+from dynamo_lite.backends.inductor.scheduler.winograd import group_tiles
 
 
 def contraction(rows, columns, depth, right=None, transposed=False):
@@ -162,6 +163,12 @@ def bounds(n, unit, threads):
 def parts(c, sharing, threads, info):
     """What each thread computes, as ``contraction.cpp`` shares it out: rows and columns."""
     rows, columns = (v[0].size for v in (c.rows, c.columns))
+    if sharing.tile_lines:
+        grouping = group_tiles(c.right, info)
+        assert grouping.side * 2 >= c.right.out_width, "groups are whole lines"
+        lines = bounds(-(-c.right.out_height // 2), grouping.lines, sharing.block_parts)
+        return [(own, tuple(min(2 * y * c.right.out_width, columns) for y in seen)) for seen in lines
+                for own in bounds(rows, info.tile[0], sharing.row_parts)]
     if sharing.exchanged:
         unit = info.panel if sharing.row_parts * info.panel <= rows else info.lanes
         return [(own, seen) for seen in bounds(columns, 48, sharing.block_parts)

@@ -82,6 +82,10 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
     const Windows& w = c.windows;
     const i64 batches = c.batches[0] * c.batches[1] * c.batches[2];
     const int threads = c.threads < c.slots ? c.threads : c.slots;
+    if (c.tile_lines) {
+        const Winograd products(c, epilogue, context);
+        return parallel(c.row_parts * c.block_parts, 1, threads, c.work, [&](i64 begin, i64 end, int thread) { products.compute(begin, end, thread); }, *c.seen, *c.pause);
+    }
     if (c.row_parts) {
         const Exchanged products(c, epilogue, context);
         return parallel(c.row_parts * c.block_parts, 1, threads, c.work, [&](i64 begin, i64 end, int thread) { products.compute(begin, end, thread); }, *c.seen, *c.pause);

@@ -20,7 +20,8 @@ struct Contraction {
     Matrix left, right;   // of windows, p is the image
     Windows windows;    // of no channels if the right operand is a matrix
     bool transposed;    // lines of a tile are columns
-    i64 row_parts, block_parts;  // into how many parts rows and windows are divided if operands exchange their roles (exchanged.h), else 0
+    i64 row_parts, block_parts;  // into how many parts rows and windows are divided if operands exchange their roles (exchanged.h) or are transformed, else 0
+    i64 tile_lines, tile_groups, tile_rows;  // lines of tiles of a group; groups, and rows of filters, that are transformed together (winograd.h); 0: none are
     bool by_rows;       // threads share out rows, not panels
     bool direct;        // vectors are read where the right operand is, which is not packed
     bool decided;       // by_rows, direct, kept and group are; the library decides if not, for the sizes that it finds

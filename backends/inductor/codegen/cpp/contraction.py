@@ -70,6 +70,8 @@ class ContractionKernel(CppKernel):
         self.line(f"c.transposed = {_bool(c.transposed)}, c.by_rows = {_bool(sharing.by_rows)};")
         self.line(f"c.direct = {_bool(sharing.direct)}, c.slots = {sharing.slots}, c.slot = {_list((sharing.slot,))};")
         self.line(f"c.row_parts = {sharing.row_parts}, c.block_parts = {sharing.block_parts};")
+        self.line(f"c.tile_lines = {sharing.tile_lines};")
+        self.line(f"c.tile_groups = {sharing.tile_groups}, c.tile_rows = {sharing.tile_rows};")
         self.line(f"c.kept = {sharing.kept}, c.decided = {_bool(sharing.decided)};")
         self.line(f"c.group = {sharing.group}, c.chunk = {sharing.chunk};")
         if not sharing.decided:

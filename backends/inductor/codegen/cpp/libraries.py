@@ -16,9 +16,9 @@ to threads."""
 
 # By name, the files of which each is made, behind ``HEADERS`` and ``contraction.h``.
 LIBRARIES = {
-    "products": ("tiles.h", "panels.h", "packed.h", "exchanged.h", "contraction.cpp", "alone.cpp"),
+    "products": ("tiles.h", "panels.h", "packed.h", "exchanged.h", "winograd.h", "contraction.cpp", "alone.cpp"),
     "depthwise": ("tiles.h", "depthwise.cpp", "alone.cpp"),
-    "probe": ("tiles.h", "panels.h", "measuring.h", "probe.cpp"),
+    "probe": ("tiles.h", "panels.h", "packed.h", "winograd.h", "measuring.h", "probe.cpp"),
     "cores": ("tiles.h", "panels.h", "measuring.h", "cores.cpp"),
 }
 

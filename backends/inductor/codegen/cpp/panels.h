@@ -22,7 +22,7 @@ constexpr i64 widest_lanes = 16;   // whatever vectors are here
 constexpr i64 fetched = 16;        // elements of a line of the first cache
 constexpr int ahead = 8;           // lines to fetch ahead while packing: each is on a page of its own
 
-static i64 units(i64 n, i64 unit) { return (n + unit - 1) / unit; }
+static constexpr i64 units(i64 n, i64 unit) { return (n + unit - 1) / unit; }
 
 // Where the lines of a packed panel are.
 struct PackedPlaces {

@@ -2,16 +2,52 @@
 // short samples, which no other process has interrupted.
 //
 // `room`: so many floats, at least 1 << 19. `out`: nanoseconds of a product (one of the tile's, both operands packed), of an element that is packed
-// from lines, packed from columns, copied by im2col, of an element of the left operand that is packed from lines and from columns, of a product
-// whose left operand is read where its depth is strided, and where it is not.
+// from lines, packed from columns, copied by im2col, of an element of the left operand that is packed from lines and from columns, of an element of
+// transformed pixels, taps and sums, of a product whose left operand is read where its depth is strided, and where it is not.
 // Of a left operand that is neither packed nor small: lines of `line` elements, as of a layer with so many.
 static void probe_left(float* source, i64 elements, float* packed, double* out) {
     alignas(64) float tile[block * panel];
     const i64 line = 768, rows = elements / line < 8 * block ? elements / line / block * block : 8 * block, depth = chunk_depth;
     out[0] = least_time(4, [&] { for (i64 r = 0; r < rows; r += block) for (i64 k = 0; k < depth; k += chain) pack_left(source + r + k * line, 1, line, chain, block, packed); }) / (rows * depth);
     out[1] = least_time(4, [&] { for (i64 r = 0; r < rows; r += block) for (i64 k = 0; k < depth; k += chain) pack_left(source + r * line + k, line, 1, chain, block, packed); }) / (rows * depth);
-    out[2] = least_time(3, [&] { multiply<STREAMED>(source, 1, line, rows, depth, packed, tile); }) / (rows * depth * panel);
-    out[3] = least_time(3, [&] { multiply<STREAMED>(source, line, 1, rows, depth, packed, tile); }) / (rows * depth * panel);
+    out[5] = least_time(3, [&] { multiply<STREAMED>(source, 1, line, rows, depth, packed, tile); }) / (rows * depth * panel);
+    out[6] = least_time(3, [&] { multiply<STREAMED>(source, line, 1, rows, depth, packed, tile); }) / (rows * depth * panel);
+}
+// As winograd.h transforms them: groups of 3 x 16 tiles of some channels, filters, a block of sums with what a tile of products takes beside these. Each time
+// they lie elsewhere, as in between a convolution reads and writes as much else as a core's own cache holds.
+static void probe_transforms(const float* source, float* room, i64 elements, double* out) {
+    constexpr i64 channels = 64, lines = 3, side = 16, tiles = lines * side, size = 2 * side, filters = 128, rows = 8 * ROWS;
+    constexpr i64 split = units((lines + 1) * side + panel, fetched) * fetched + fetched, place = tiles * channels + fetched;
+    const PixelLines pixels(-1, size, side);
+    float *const odd = room + 4 * split, *const free = odd + 4 * split;
+    i64 turn = 0;
+    const auto elsewhere = [&](i64 own) { return free + ++turn % ((elements - (free - room)) / own) * own; };
+    out[0] = least_time(8, [&] {
+        float* const to = elsewhere(places_ * channels * (tiles + panel));
+        for (i64 n = 0; n < channels; ++n) {
+            for (i64 y = 0; y <= lines; ++y)
+                for (int k = 0; k < 2; ++k) pixels.split(source + n * size * 10 + (2 * y + k) * size, (k ? odd : room) + y * side, split);
+            pack_tiles(room, odd, split, side, tiles, to + n * panel, channels * panel, place);
+        }
+    }) / (places_ * tiles * channels);
+    const i64 line = 9 * filters, next = rows / ROWS * strip_of(filters) + fetched;
+    out[1] = least_time(6, [&] { pack_filters(source, line, filters, rows, room, elsewhere(places_ * next + fetched), next); }) / (places_ * rows * filters);
+    constexpr i64 sum_place = rows * tiles + fetched;
+    alignas(64) float first[2 * tiles + 2 * CL], second[2 * tiles + 2 * CL];
+    const double sums = least_time(8, [&] {
+        const float* const own = elsewhere(places_ * sum_place);
+        for (i64 r = 0; r < rows; ++r) {
+            float* const line = room + r % 8 * 4 * tiles;
+            unpack_sums(own + r * tiles, sum_place, tiles, first, second);
+            for (i64 y = 0; y < 2 * lines; ++y)
+                for (i64 i = 0; i < size; i += CL) store<CL>(line + y * size + i, load<CL>((y % 2 ? second : first) + y / 2 * size + i, full()), full());
+            turn += all_finite(line, 4 * tiles) ? 0 : 1;
+        }
+    }) / (places_ * rows * tiles);
+    alignas(64) float tile[block * panel];
+    const auto products = [&](i64 depth) { return least_time(16, [&] { multiply<PACKED_BOTH>(source, 1, ROWS, rows, depth, source, tile); }) / (rows * panel); };
+    const double shallow = products(32), deep = products(chain), beside = shallow - (deep - shallow) / (chain - 32) * 32;
+    out[2] = sums + (beside > 0 ? beside : 0);
 }
 LIBRARY PROBE(float* room, i64 elements, double* out) {
     alignas(64) float tile[block * panel];
@@ -36,4 +72,5 @@ LIBRARY PROBE(float* room, i64 elements, double* out) {
     const double windows = least_time(6, [&] { for (i64 c = 0; c < w.channels; ++c) im2col(w, planes, source + c * 28 * 28, 0, planes.height, 0, to + c * planes.channel); });
     out[3] = windows / (w.channels * planes.channel);
     probe_left(source, many, packed, out + 4);
+    probe_transforms(source, source + 1152 * 8 * ROWS, many - 1152 * 8 * ROWS, out + 6);
 }

@@ -79,6 +79,13 @@ public:
                     to[k * width + x] = at >= begin && at < end ? from[at] : 0;
                 }
     }
+    // Elements 2x and 2x + 1 (of a stride of 2), for whole vectors of them from 0 to `width`.
+    INLINE void split_in_two(const float* from, float* even_, float* odd_) const {
+        for (i64 x = 0; x < width; x += CL) {
+            const fvec a = within(from, 2 * x), b = 2 * x + CL < all ? within(from, 2 * x + CL) : fvec{};
+            store<CL>(even_ + x, __builtin_shuffle(a, b, even), full()), store<CL>(odd_ + x, __builtin_shuffle(a, b, odd), full());
+        }
+    }
     // So many elements of a line that is all padding.
     INLINE void clear(i64 count, float* to) const {
         for (i64 x = 0; x < count; x += CL) store<CL>(to + x, fvec{}, full());
