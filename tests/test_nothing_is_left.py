@@ -10,7 +10,7 @@ import torch.nn as nn
 import dynamo_lite
 from dynamo_lite import _eval_frame
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 SOURCE = """
 def f(x, n=2):

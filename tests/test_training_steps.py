@@ -9,7 +9,7 @@ from torch import nn
 
 import dynamo_lite
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 
 def build():

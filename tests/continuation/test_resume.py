@@ -63,7 +63,7 @@ def test_a_break_whenever_an_instruction_is_reached(name: str) -> None:
     captures = Captures()
     for args in FUNCTIONS[name]:
         expected = outcome(fn, args)
-        for index in thorough.share(some(break_points(fn.__code__)), 0, 4):
+        for index in thorough.share(some(break_points(fn.__code__)), 0, 6):
 
             def again(code: CodeType) -> CodeType:
                 return captures.where_it_stands_for(code, index)
@@ -121,7 +121,7 @@ def test_under_the_hook(name: str) -> None:
     fn = BY_NAME[name]
     for args in FUNCTIONS[name]:
         expected = outcome(fn, args)
-        for index in thorough.share(some(break_points(fn.__code__)), 1, 4):
+        for index in thorough.share(some(break_points(fn.__code__)), 1, 6):
             compiled = CompiledFunction(fn, Interrupter(fn.__code__, index).hook)
             got = outcome(compiled, args)
             reset_code(fn.__code__)

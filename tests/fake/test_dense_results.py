@@ -8,7 +8,7 @@ import torch.nn.functional as F
 import dynamo_lite
 from dynamo_lite import config
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import dynamo_lite
 from dynamo_lite import config
 from dynamo_lite.backends import lookup_backend
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 BACKENDS = ("eager", "aot_eager", "inductor_lite")
 KINDS = {

@@ -11,7 +11,7 @@ from torch import nn
 import dynamo_lite
 from dynamo_lite import config
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 
 class Counter:

@@ -10,7 +10,7 @@ from fuzz import harness
 from fuzz.prelude import PRELUDE
 from fuzz.refused_calls import REFUSED as REFUSED_CALLS
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 ARGUMENTS = """
 import dynamo_lite

@@ -9,7 +9,7 @@ import torch.nn as nn
 
 import dynamo_lite
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 BACKENDS = ("eager", "inductor_lite")
 

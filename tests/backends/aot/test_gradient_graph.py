@@ -171,7 +171,7 @@ OPERATORS = [op for op in op_db if op.supports_gradgrad and torch.float64 in op.
 
 @pytest.mark.parametrize("part", range(4))
 def test_operators_of_op_db(part):
-    for op in thorough.share(OPERATORS[part::4], part, 24):
+    for op in thorough.share(OPERATORS[part::4], part, 32):
         for sample in itertools.islice(op.sample_inputs("cpu", torch.float64, requires_grad=True), 1):
             leaves = [x for x in pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
                       if isinstance(x, torch.Tensor) and x.requires_grad]

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 import dynamo_lite
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 torch.manual_seed(0)
 W, V, U = (torch.randn(4, 4) for _ in range(3))

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 import dynamo_lite
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 BACKENDS = ("eager", "inductor_lite")
 

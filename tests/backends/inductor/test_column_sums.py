@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 import dynamo_lite
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 CLOSE = {torch.float32: (1e-5, 2e-5), torch.float64: (1e-12, 1e-12), torch.bfloat16: (2e-2, 2e-2),

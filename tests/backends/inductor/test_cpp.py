@@ -23,7 +23,7 @@ from dynamo_lite.backends.inductor.lowering import LoweredGraph
 from dynamo_lite.backends.inductor.pipeline import target_named
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 DTYPES = (
     torch.float32,

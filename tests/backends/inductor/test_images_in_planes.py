@@ -103,7 +103,7 @@ def compare(want, got):
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("layout", ["both", "images", "filters"])
-@pytest.mark.by_turns(2)
+@pytest.mark.by_turns(3)
 def test_training(name, layout):
     torch.manual_seed(0)
     module = NETWORKS[name]()

@@ -4,7 +4,7 @@ import torch
 
 import dynamo_lite
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 RANGES = [(0, 10, 1), (0, 100, 2), (5, -7, -3), (0.5, 10, 0.25), (0, 1, 0.1), (-3.0, 3.0, 1.5), (0, 0, 1), (0, 300, 1),
           (0, 3000, 1), (0.0, 64, 2), (1e9, 1e9 + 100, 7), (0, 16777216 + 40000000, 8000000), (-0.0, 3, 1)]

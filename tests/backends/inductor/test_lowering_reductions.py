@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from dynamo_lite.backends.inductor import target_info
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 aten = torch.ops.aten
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)

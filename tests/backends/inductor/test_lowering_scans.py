@@ -15,7 +15,7 @@ from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
 from dynamo_lite.backends.inductor.scheduler.checker import check_kernel, run_kernel
 from dynamo_lite.backends.inductor.target_info import current
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 SHAPES = [(5,), (40,), (3, 7), (17, 33), (2, 3, 5), (1, 19, 1), (4, 1, 9)]
 SCANS = {

@@ -10,7 +10,7 @@ from dynamo_lite.backends.inductor.pipeline import target_named
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
 from dynamo_lite.backends.inductor.scheduler.checker import check_kernel
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 aten = torch.ops.aten
 

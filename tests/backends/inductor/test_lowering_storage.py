@@ -4,7 +4,7 @@ import torch
 
 import dynamo_lite
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 aten = torch.ops.aten
 SCATTERS = {

@@ -3,7 +3,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}
 SIZES = {

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 import dynamo_lite
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 ENDS = [-(2**63), -(2**32) - 3, -(2**31), -1, 0, 1, 6, 36, 37, 2**31 - 1, 2**31, 2**32 + 5, 2**63 - 1]
 

@@ -3,6 +3,7 @@ and backward; moments about the mean of a sample; threads that share out rows; w
 import copy
 
 import pytest
+import thorough
 import torch
 import torch.nn.functional as F
 
@@ -57,7 +58,7 @@ def compare(found, tolerance):
 @pytest.mark.parametrize("dtype", CLOSE)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("layout", ["last", "planes"])
-@pytest.mark.by_turns(2)
+@pytest.mark.by_turns(4)
 def test_batch_norm_in_training(dtype, shape, layout):
     """Kernels alone; parameters of 16-bit images are of their dtype, or of 32 bits."""
     torch.manual_seed(0)
@@ -78,14 +79,13 @@ def test_batch_norm_in_training(dtype, shape, layout):
 
 @pytest.mark.parametrize("dtype", CLOSE)
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.by_turns(2)
+@pytest.mark.by_turns(4)
 def test_group_norm(dtype, shape):
     torch.manual_seed(0)
     channels = shape[1]
     x, grad = (last((torch.randn(shape) * 3 + 2).to(dtype)) for _ in range(2))
-    for groups in {1, 2, channels // 4, channels}:
-        if channels % groups:
-            continue
+    divisors = [groups for groups in (1, 2, channels // 4, channels) if channels % groups == 0]
+    for groups in thorough.share(divisors, dtype.itemsize // 2):
         for affine in (True, False) if groups == 2 else (True,):
             norm = torch.nn.GroupNorm(groups, channels, affine=affine)
             with torch.no_grad():
@@ -237,7 +237,7 @@ def test_the_first_pass_reads_a_sample(build, in_cpp, fn):
 
 @pytest.mark.parametrize("shape", [(40_000, 8), (3001, 100), (9000, 33), (5, 7000, 16), (70_000, 1), (100, 30, 40, 3)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.by_turns(2)
+@pytest.mark.by_turns(4)
 def test_sums_of_few_columns(check_many, shape, dtype):
     """And their bits, whatever number of threads there is."""
     torch.manual_seed(0)
@@ -277,7 +277,7 @@ def test_what_is_the_same_in_all_rows_is_computed_once(build, in_cpp):
 
 @pytest.mark.parametrize("shape", [(9, 5), (300, 17), (40, 2047), (40, 2100), (3, 50, 33)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.by_turns(2)
+@pytest.mark.by_turns(4)
 def test_values_from_tables(check_many, shape, dtype):
     torch.manual_seed(0)
     x, w = torch.randn(shape).to(dtype), torch.rand(shape[-1]).to(dtype)

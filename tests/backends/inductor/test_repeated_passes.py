@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from dynamo_lite.backends.inductor.scheduler import vectors
 from dynamo_lite.backends.inductor.target_info import current
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 CLOSE = {torch.float32: (1e-4, 1e-5), torch.float64: (1e-10, 1e-10), torch.bfloat16: (2e-2, 2e-2)}
 

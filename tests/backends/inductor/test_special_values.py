@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 import dynamo_lite
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 VALUES = [0.0, -0.0, math.nan, 1.0, -1.0, 0.5, -0.5, math.inf, -math.inf, 1e-40, -1e-40, 3.0, -3.0, 6.0, 20.0, 1e30,
           -1e30]

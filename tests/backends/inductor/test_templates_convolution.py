@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 import dynamo_lite
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 R = torch.randn
 conv1, conv2, pool = F.conv1d, F.conv2d, F.max_pool2d

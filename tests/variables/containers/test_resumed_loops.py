@@ -11,7 +11,7 @@ import torch
 import dynamo_lite
 from dynamo_lite import graph_break, log
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 
 class Listing(list):

@@ -7,7 +7,7 @@ import torch
 import dynamo_lite
 from dynamo_lite import config, exc, log
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 BACKENDS = ["eager", "inductor_lite"]
 SOME_EMPTY = ([], [], [1], [1], [0, 2], [], [0, 1, 2], [2])

@@ -9,7 +9,7 @@ import torch
 import dynamo_lite
 from dynamo_lite.runtime import autocast
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 
 def context(**settings):

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 import dynamo_lite
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 BACKENDS = ["eager", "inductor_lite"]
 torch.manual_seed(0)

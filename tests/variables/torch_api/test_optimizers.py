@@ -8,7 +8,7 @@ from torch import nn, optim
 import dynamo_lite
 from dynamo_lite import log
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 SHAPES = ((8, 4), (8,), (3, 8), (3,), (5, 2, 3), ())
 

@@ -8,7 +8,7 @@ from torch import func, nn
 
 import dynamo_lite
 
-pytestmark = pytest.mark.by_turns(2)
+pytestmark = pytest.mark.by_turns(3)
 
 BACKENDS = ["eager", "inductor_lite"]
 torch.manual_seed(0)
