@@ -1,8 +1,11 @@
-"""Gradients of convolutions whose weight is large next to the images: as one matrix product where that is faster.
+"""Gradients of convolutions that are faster as other operations than by the library, which the rest is left to.
 
 The library computes the weight's gradient in a blocked layout and then rearranges it, at some nanoseconds an element,
 however small the images are: of 512 x 512 x 3 x 3 on 2 x 2 pixels, 95 % of the time. A matrix product of the incoming
 gradient and the unfolded input writes it as it is wanted.
+
+The image's gradient of a convolution without a stride is another one, of the incoming gradient with filters that are
+turned round, whose channels and rows are exchanged: with 3 x 3 taps it is computed by Winograd's filtering.
 """
 from __future__ import annotations
 
@@ -14,6 +17,10 @@ from torch import Tensor
 
 from dynamo_lite.backends.aot.decompositions import register_decomposition
 from dynamo_lite.backends.inductor import target_info
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches
+from dynamo_lite.backends.inductor.scheduler.threads import share_work
+from dynamo_lite.backends.inductor.scheduler.winograd import LEAST_GAIN, filtering_cost
 from dynamo_lite.symbols.nodes import hint_of
 
 aten = torch.ops.aten
@@ -28,12 +35,27 @@ def convolution_backward(
     padding: list[int], dilation: list[int], transposed: bool, output_padding: list[int], groups: int,
     output_mask: list[bool],
 ) -> Any:
-    if not output_mask[1] or transposed or groups != 1 or not _plain(grad_output, input, weight):
-        return NotImplemented
-    if not _product_is_faster(grad_output, weight):
+    if transposed or groups != 1:
         return NotImplemented
     spatial = input.dim() - 2
     stride, padding, dilation = (v * spatial if len(v) == 1 else list(v) for v in (stride, padding, dilation))
+    as_product = output_mask[1] and _plain(grad_output, input, weight) and _product_is_faster(grad_output, weight)
+    if output_mask[0] and not as_product and _is_filtered(grad_output, input, weight, stride, padding, dilation):
+        # The library's layout is that of images and filters, whatever the incoming gradient's is.
+        last = any(map(_is_channels_last, (input, weight)))
+        layout = torch.channels_last if last else torch.contiguous_format
+        turned = weight.flip([2, 3]).transpose(0, 1).contiguous(memory_format=layout)
+        grad_input = aten.convolution.default(
+            grad_output.contiguous(memory_format=layout), turned, None, stride, [2 - p for p in padding], dilation,
+            False, output_padding, 1)
+        if not any(output_mask[1:]):
+            return grad_input, None, None
+        rest = aten.convolution_backward.default(
+            grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups,
+            [False, *output_mask[1:]])
+        return grad_input, *rest[1:]
+    if not as_product:
+        return NotImplemented
     columns = unfolded(input, list(weight.shape[2:]), stride, padding, dilation)
     channels = grad_output.shape[1]
     rows = grad_output.transpose(0, 1).reshape(channels, -1)
@@ -58,6 +80,41 @@ def unfolded(x: Tensor, kernel: list[int], stride: list[int], padding: list[int]
             x = x[..., ::apart]
     positions, window = range(2, 2 + spatial), range(2 + spatial, 2 + 2 * spatial)
     return x.permute(0, *positions, 1, *window)
+
+
+def _is_filtered(
+    grad_output: Tensor, input: Tensor, weight: Tensor, stride: list[int], padding: list[int], dilation: list[int]
+) -> bool:
+    """Whether the image's gradient is computed by Winograd's filtering, and faster so than by the library, which
+    reaches ``convolution_share`` of a core's rate."""
+    if input.dim() != 4 or not all(map(_of_images, (grad_output, input, weight))):
+        return False
+    sizes = (*grad_output.shape[1:], *input.shape[1:], *weight.shape)
+    if not all(type(n) is int for n in sizes) or any(p > 2 for p in padding):
+        return False
+    filters, out_height, out_width, channels, height, width, _, _, *kernel = sizes
+    right = Patches(
+        "gradient", 0, (filters * out_height * out_width,), filters, out_height, out_width, height, width,
+        (kernel[0], kernel[1]), (stride[0], stride[1]), (2 - padding[0], 2 - padding[1]), (dilation[0], dilation[1]))
+    taps = filters * math.prod(kernel)
+    images, rows, columns = ix.Var("n", hint_of(input.shape[0])), ix.Var("r", channels), ix.Var("c", height * width)
+    contraction = Contraction((images,), (rows,), (columns,), taps, Matrix("weight", 0, (0,), taps, 1), right, False)
+    info = target_info.current()
+    if not share_work(contraction, 1, info).tile_lines:
+        return False
+    # In rows, as costs are: filters are copied, each store to another line.
+    copied = channels * info.far_store * info.costs.product_rate / (hint_of(input.shape[0]) * height * width)
+    return filtering_cost(contraction, right, info) + copied < (1 - LEAST_GAIN) * channels / info.convolution_share
+
+
+def _of_images(t: Tensor) -> bool:
+    """Whether a tensor is of float numbers, dense, with images in planes or with their channels innermost."""
+    return t.dtype is torch.float32 and t.device.type == "cpu" and bool(t.numel()) and (
+        t.is_contiguous() or t.is_contiguous(memory_format=torch.channels_last))
+
+
+def _is_channels_last(t: Tensor) -> bool:
+    return not t.is_contiguous() and t.is_contiguous(memory_format=torch.channels_last)
 
 
 def _product_is_faster(grad_output: Tensor, weight: Tensor) -> bool:

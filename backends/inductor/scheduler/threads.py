@@ -137,10 +137,11 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         group = _windows_at_once(contraction, right, planes.cost - rows * gain, packing, info) if sized else 0
         if group:
             return _packed(contraction, threads, group // info.panel, packing, info)
-        if sized and _filters(contraction, right, planes.cost - rows * gain, info):
+        if _filters(contraction, right, planes.cost - rows * gain, info):
             own, grouping = filtering_parts(contraction, right, threads, info), group_tiles(right, info)
             return WorkSharing(False, threads, own.elements, row_parts=own.rows, block_parts=own.blocks,
-                               tile_lines=grouping.lines, tile_groups=own.kept.groups, tile_rows=own.kept.rows)
+                               tile_lines=grouping.lines, tile_groups=own.kept.groups, tile_rows=own.kept.rows,
+                               decided=sized)
         exchanged = _exchange(contraction, right, planes.cost - rows * gain, info) if sized else None
         if exchanged is not None:
             parts = parts_of(contraction, right, exchanged, threads, info)

@@ -96,15 +96,16 @@ def group_tiles(right: Patches, info: TargetInfo) -> Grouping:
 
 def filtering_cost(contraction: Contraction, right: Patches, info: TargetInfo) -> float:
     """What all takes, in rows."""
-    parts = filtering_parts(contraction, right, 1, info)
-    columns = number(volume(contraction.columns)) * number(volume(contraction.batch))
+    parts, images = filtering_parts(contraction, right, 1, info), volume(contraction.batch)
+    columns = number(volume(contraction.columns)) * (images if isinstance(images, int) else 1)
     return parts.cost / (TAPS * right.channels * columns)
 
 
 def filtering_parts(contraction: Contraction, right: Patches, threads: int, info: TargetInfo) -> FilteringParts:
     """The division by which the largest part is done first: each thread transforms the pixels and the filters that it
-    needs."""
-    rows, batch = number(volume(contraction.rows)), number(volume(contraction.batch))
+    needs. If the number of images is a symbol, that of one image, and the library decides when it is called."""
+    rows, images = number(volume(contraction.rows)), volume(contraction.batch)
+    batch = images if isinstance(images, int) else 1
     own, unit, best = group_tiles(right, info), info.tile[0], None
     groups, units = own.groups * batch, -(-rows // unit)
     alike = groups if not any(contraction.left.batch) else own.groups

@@ -83,3 +83,58 @@ def test_strides_tell_the_layout_of_one_channel_or_one_pixel(monkeypatch, channe
     for want, got in zip(results(layer), results(dynamo_lite.compile(layer))):
         assert got.stride() == want.stride()
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+# With which transforming costs nothing.
+ALWAYS = {"transform_pixels": 1e-6, "transform_taps": 1e-6, "transform_sums": 1e-6, "far_store": 1e-6}
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2, (2, 0)])
+@pytest.mark.parametrize("layout", ["contiguous_format", "channels_last", "channels_last filters"])
+@pytest.mark.parametrize("wanted", ["all", "image"])
+def test_the_images_gradient_by_filtering(monkeypatch, padding, layout, wanted):
+    """A convolution of its own, laid out as the library would, whatever the incoming gradient's layout is."""
+    asked = []
+    monkeypatch.setattr(convolution, "_is_filtered", lambda *a, own=convolution._is_filtered: asked.append(own(*a)) or
+                        asked[-1])
+    place = getattr(torch, layout.split()[0])
+    torch.manual_seed(0)
+    x = torch.randn(2, 16, 9, 12)
+    x = (x if "filters" in layout else x.to(memory_format=place)).requires_grad_()
+    w, b = (torch.randn(*size).requires_grad_(wanted == "all") for size in ((24, 16, 3, 3), (24,)))
+    w = w.detach().to(memory_format=place).requires_grad_(wanted == "all")
+    for other in (torch.contiguous_format, torch.channels_last):
+
+        def f(x, w, b, other=other):
+            y = F.conv2d(x, w, b, padding=padding)
+            return y * torch.linspace(-1, 1, y.numel()).view(y.shape).to(memory_format=other)
+
+        dynamo_lite.reset()
+        leaves, found = [t for t in (x, w, b) if t.requires_grad], []
+        with dynamo_lite.config.patch(target=ALWAYS):
+            for call in (f, dynamo_lite.compile(f)):
+                found.append(torch.autograd.grad(call(x, w, b).sum(), leaves))
+        for want, got in zip(*found):
+            assert got.stride() == want.stride()
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3)
+    assert asked and all(asked)
+
+
+@pytest.mark.parametrize("kind", [dict(stride=2), dict(dilation=2), dict(groups=2), dict(padding=3)])
+def test_other_images_gradients_are_the_librarys(kind):
+    torch.manual_seed(0)
+    x = torch.randn(2, 16, 9, 12).requires_grad_()
+    w = torch.randn(24, 16 // kind.get("groups", 1), 3, 3).requires_grad_()
+    with dynamo_lite.config.patch(target=ALWAYS):
+        for p, q in zip(gradients(lambda x, w: F.conv2d(x, w, **kind), x, w),
+                        gradients(dynamo_lite.compile(lambda x, w: F.conv2d(x, w, **kind)), x, w)):
+            torch.testing.assert_close(q, p, rtol=1e-4, atol=1e-3)
+
+
+def test_an_image_gradient_is_filtered_where_that_is_faster():
+    def chosen(n, c, k, side):
+        return convolution._is_filtered(torch.empty(n, k, side, side), torch.empty(n, c, side, side),
+                                        torch.empty(k, c, 3, 3), [1, 1], [1, 1], [1, 1])
+
+    assert chosen(8, 64, 64, 56) and chosen(8, 128, 128, 28)
+    assert not chosen(8, 3, 64, 224) and not chosen(1, 512, 512, 4)

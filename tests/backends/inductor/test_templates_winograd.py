@@ -104,6 +104,24 @@ def test_the_same_bits_for_any_number_of_threads(name):
     assert all(torch.equal(found[0].view(torch.int32), other.view(torch.int32)) for other in found)
 
 
+@pytest.mark.parametrize("name", ["odd", "small images", "cut lines"])
+def test_a_symbolic_number_of_images(name):
+    _, channels, filters, height, width, padding, groups = SIZES[name]
+    fn = conv(padding, groups)
+    own = dynamo_lite.compile(fn)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        with dynamo_lite.config.patch(target=ALWAYS), torch.no_grad():
+            for batch in (4, 2, 7, 30):
+                args = operands(batch, channels, filters, height, width, groups)
+                torch.testing.assert_close(own(*args), fn(*args), rtol=1e-4, atol=1e-3)
+            assert "c.decided = false" in dynamo_lite.generated_code(own)
+            assert re.search(r"c.tile_lines = [1-9]", dynamo_lite.generated_code(own))
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_what_follows_is_fused():
     def fn(x, w, b, y, scale):
         z = F.conv2d(x, w, b, padding=1) * scale[:, None, None] + y

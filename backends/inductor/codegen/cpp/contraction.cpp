@@ -43,6 +43,7 @@ static i64 group_of(const Contraction& c, double cost, double saved) {
     return units(panels, units(panels, units(most, panel)));  // equal parts
 }
 static void decide(Contraction& c) {
+    if (c.tile_lines) return Winograd::share_out(c);
     const i64 threads = c.slots;
     const double left = c.left.batch[0] || c.left.batch[1] || c.left.batch[2] ? 0 : (double)c.rows * c.depth * 4;
     double packing = c.packing, foreign = 1.0, again = 1.0;

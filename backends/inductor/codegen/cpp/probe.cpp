@@ -23,19 +23,19 @@ static void probe_transforms(const float* source, float* room, i64 elements, dou
     i64 turn = 0;
     const auto elsewhere = [&](i64 own) { return free + ++turn % ((elements - (free - room)) / own) * own; };
     out[0] = least_time(8, [&] {
-        float* const to = elsewhere(places_ * channels * (tiles + panel));
+        float* const to = elsewhere(tile_places * channels * (tiles + panel));
         for (i64 n = 0; n < channels; ++n) {
             for (i64 y = 0; y <= lines; ++y)
                 for (int k = 0; k < 2; ++k) pixels.split(source + n * size * 10 + (2 * y + k) * size, (k ? odd : room) + y * side, split);
             pack_tiles(room, odd, split, side, tiles, to + n * panel, channels * panel, place);
         }
-    }) / (places_ * tiles * channels);
+    }) / (tile_places * tiles * channels);
     const i64 line = 9 * filters, next = rows / ROWS * strip_of(filters) + fetched;
-    out[1] = least_time(6, [&] { pack_filters(source, line, filters, rows, room, elsewhere(places_ * next + fetched), next); }) / (places_ * rows * filters);
+    out[1] = least_time(6, [&] { pack_filters(source, line, filters, rows, room, elsewhere(tile_places * next + fetched), next); }) / (tile_places * rows * filters);
     constexpr i64 sum_place = rows * tiles + fetched;
     alignas(64) float first[2 * tiles + 2 * CL], second[2 * tiles + 2 * CL];
     const double sums = least_time(8, [&] {
-        const float* const own = elsewhere(places_ * sum_place);
+        const float* const own = elsewhere(tile_places * sum_place);
         for (i64 r = 0; r < rows; ++r) {
             float* const line = room + r % 8 * 4 * tiles;
             unpack_sums(own + r * tiles, sum_place, tiles, first, second);
@@ -43,7 +43,7 @@ static void probe_transforms(const float* source, float* room, i64 elements, dou
                 for (i64 i = 0; i < size; i += CL) store<CL>(line + y * size + i, load<CL>((y % 2 ? second : first) + y / 2 * size + i, full()), full());
             turn += all_finite(line, 4 * tiles) ? 0 : 1;
         }
-    }) / (places_ * rows * tiles);
+    }) / (tile_places * rows * tiles);
     alignas(64) float tile[block * panel];
     const auto products = [&](i64 depth) { return least_time(16, [&] { multiply<PACKED_BOTH>(source, 1, ROWS, rows, depth, source, tile); }) / (rows * panel); };
     const double shallow = products(32), deep = products(chain), beside = shallow - (deep - shallow) / (chain - 32) * 32;

@@ -4,7 +4,7 @@
 // tiles; what these give is transformed to results. A result depends on the pixels of its own window alone, and rounding errors are bounded by the largest
 // product of a window, as those of a plain sum are by the sum of all. Infinities may cancel to NaN: a row with a result that isn't finite is computed again as
 // a plain sum. No result depends on how many threads there are.
-constexpr int places_ = 16;  // of a transformed tile
+constexpr int tile_places = 16;  // of a transformed one
 // Of vectors of the elements of a 4 x 4 tile: B'dB, with B' = [1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1].
 template <class V> INLINE void transform_pixels(const V (&d)[4][4], V (&to)[4][4]) {
 #pragma GCC unroll 4
@@ -51,7 +51,7 @@ static void pack_filters(const float* p, i64 line, i64 channels, i64 rows, float
                 for (int k = 0; k < 9; ++k) g[k] = load<L>(taps + (c * 9 + k) * ROWS, full());
                 transform_taps(g, u);
 #pragma GCC unroll 16
-                for (int k = 0; k < places_; ++k) store<L>(to + k * apart + (from + c) * ROWS, u[k / 4][k % 4], full());
+                for (int k = 0; k < tile_places; ++k) store<L>(to + k * apart + (from + c) * ROWS, u[k / 4][k % 4], full());
             }
         }
 }
@@ -82,7 +82,7 @@ static void pack_tiles(const float* even, const float* odd, i64 lines, i64 tiles
         transform_pixels(d, v);
         float* const own = to + t / panel * next + t % panel;
 #pragma GCC unroll 16
-        for (int k = 0; k < places_; ++k) store<CL>(own + k * apart, v[k / 4][k % 4], full());
+        for (int k = 0; k < tile_places; ++k) store<CL>(own + k * apart, v[k / 4][k % 4], full());
     }
 }
 // One row of sums: lines of results, all first ones of the tiles, and all second ones.
@@ -93,7 +93,7 @@ static void unpack_sums(const float* sums, i64 apart, i64 count, float* first, f
     for (i64 t = 0; t < count; t += CL) {
         fvec m[4][4], y[2][2];
 #pragma GCC unroll 16
-        for (int k = 0; k < places_; ++k) m[k / 4][k % 4] = load<CL>(sums + k * apart + t, full());
+        for (int k = 0; k < tile_places; ++k) m[k / 4][k % 4] = load<CL>(sums + k * apart + t, full());
         transform_sums(m, y);
         store<CL>(first + 2 * t, __builtin_shuffle(y[0][0], y[0][1], low), full()), store<CL>(first + 2 * t + CL, __builtin_shuffle(y[0][0], y[0][1], high), full());
         store<CL>(second + 2 * t, __builtin_shuffle(y[1][0], y[1][1], low), full()), store<CL>(second + 2 * t + CL, __builtin_shuffle(y[1][0], y[1][1], high), full());
@@ -140,11 +140,16 @@ class Winograd {
     Room room_of(int thread) const {
         // As scheduler/winograd.py counts them.
         float* const images = c.workspace + thread * c.slot;
-        float* const filters = images + c.tile_groups * places_ * image_place;
-        float* const taps = filters + places_ * filter_place;
+        float* const filters = images + c.tile_groups * tile_places * image_place;
+        float* const taps = filters + tile_places * filter_place;
         float* const sums = taps + strip_of(9 * 32);
-        float* const results = sums + places_ * sum_place;
+        float* const results = sums + tile_places * sum_place;
         return {images, filters, taps, sums, results, results + block * pitch};
+    }
+    // Of an image.
+    static i64 groups_of(const Contraction& c) {
+        const i64 across = units(c.windows.out_width, 2), parts = units(across, wide);
+        return units(units(c.windows.out_height, 2), c.tile_lines) * units(across, units(across, parts));
     }
     struct Group {
         i64 batch, y0, y1, x0, x1;  // tiles
@@ -180,7 +185,7 @@ class Winograd {
     // Rows [first, first + rows) of those whose filters are there.
     void multiply(const Group& g, const float* image, i64 first, int rows, const Room& room) const {
         const i64 tiles = g.tiles();
-        for (int k = 0; k < places_; ++k)
+        for (int k = 0; k < tile_places; ++k)
             for (i64 p = 0; p * panel < tiles; ++p) {
                 const float *const right = image + k * image_place + p * image_panel, *const left = room.filters + k * filter_place + first / ROWS * strip_of(w.channels);
                 for (int r = 0; r < rows; r += ROWS) {
@@ -225,7 +230,7 @@ class Winograd {
                     pack_filters(filters + own * c.left.line, c.left.line, w.channels, stop - own, room.taps, room.filters, filter_place);
                 for (i64 g = first; g < last; ++g) {
                     const Group group = group_of(g);
-                    float* const image = room.images + (g - first) * places_ * image_place;
+                    float* const image = room.images + (g - first) * tile_places * image_place;
                     if (own == r0) pack_image(group, room, image);
                     for (i64 r = own, end; r < stop; r = end) {
                         end = least(r + block, stop);
@@ -238,10 +243,19 @@ class Winograd {
     }
 
 public:
+    // Of a call whose number of images no compile knew: the parts of which the largest is least (filtering_parts in scheduler/winograd.py).
+    static void share_out(Contraction& c) {
+        const i64 strips = units(c.rows, ROWS), all = groups_of(c) * c.batches[0] * c.batches[1] * c.batches[2];
+        i64 least_work = 0;
+        for (i64 rows = 1; rows <= least(c.slots, strips); ++rows) {
+            const i64 blocks = least(c.slots / rows, all), work = units(strips, rows) * units(all, blocks);
+            if (rows == 1 || work <= least_work) least_work = work, c.row_parts = rows, c.block_parts = blocks;
+        }
+    }
     // Lines of the cache are added between places, whose distance would be a multiple of a way's size else.
     Winograd(const Contraction& c, Epilogue* epilogue, const void* context)
         : c(c), w(c.windows), epilogue(epilogue), context(context), down(units(w.out_height, 2)), across(units(w.out_width, 2)), side(units(across, units(across, wide))),
-          parts(units(across, side)), groups(units(down, c.tile_lines) * parts), panels(units(c.tile_lines * side, panel)), image_panel(w.channels * panel),
+          parts(units(across, side)), groups(groups_of(c)), panels(units(c.tile_lines * side, panel)), image_panel(w.channels * panel),
           image_place(panels * image_panel + fetched), filter_place(c.tile_rows / ROWS * strip_of(w.channels) + fetched),
           sum_line(panels * panel), sum_place(block * sum_line + fetched), split(units((c.tile_lines + 1) * side + panel, fetched) * fetched + fetched),
           pitch(units(4 * c.tile_lines * side, fetched) * fetched + fetched) {}
