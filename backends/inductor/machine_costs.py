@@ -22,8 +22,8 @@ _SUFFIX = ".costs"
 _ROOM = 1 << 19  # floats: a panel, and what is packed, as much as a core's own cache holds
 _SECONDS = 0.03  # some twenty rounds
 _LEAST, _MOST = 1.0, 64.0  # of a cost that can be true
-_NUMBERS = 11  # that the probe measures
-_RATIOS = 2  # the last of them are times of products
+_NUMBERS = 13  # that the probe measures
+_RATIOS = 4  # the last of them are times of products
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ class Costs:
         transform_pixels, transform_taps, transform_sums: what each of the transformed elements takes (``winograd.h``).
         strided_left, streamed_left: what a product costs more if the left operand is not packed, with its depth strided
             in memory, and without.
+        aliased_left: the second, if its rows take each other's places in the first cache, a multiple of a page apart.
+        placed_right: what one costs more whose right operand is read from planes, in vectors that are not aligned.
     """
 
     product_rate: float = 58.0
@@ -51,6 +53,8 @@ class Costs:
     transform_sums: float = 6.0
     strided_left: float = 0.3
     streamed_left: float = 0.05
+    aliased_left: float = 0.2
+    placed_right: float = 0.2
 
 
 TYPICAL = Costs()

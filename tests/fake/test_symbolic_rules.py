@@ -68,7 +68,7 @@ def _parts(found: Any) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("name, backend", [
     (name, backend) for turn, name in enumerate(FUNCTIONS)
-    for backend in ("eager", *thorough.share(["inductor_lite"], turn))])
+    for backend in ("eager", *thorough.share(["inductor_lite"], turn, 4))])
 def test_one_graph_for_all_sizes(name: str, backend: str) -> None:
     fn = FUNCTIONS[name]
     compiled = dynamo_lite.compile(fn, backend=backend)

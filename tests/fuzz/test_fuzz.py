@@ -13,7 +13,7 @@ from fuzz import harness, programs, run
 from fuzz.minimize import minimize
 from fuzz.watch import Watch
 
-MANY = 32 if thorough.ALL else 16
+MANY = 32 if thorough.ALL else 12
 COUNT = {"programs": MANY, "environments": MANY, "shapes": 8, "numbers": 8, "values": 8, "networks": 8}
 STRIPES = 8
 

@@ -132,17 +132,19 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
     if isinstance(right, Patches):
         # Of the sizes only the batch's may be a symbol.
         rows, depth = number(volume(contraction.rows)), number(contraction.depth)
-        planes = im2col_planes(right, rows, info, sized)
-        packing, gain = _window_packing(right, info), _gain_of_strip(right, planes, info) if sized else 0.0
-        group = _windows_at_once(contraction, right, planes.cost - rows * gain, packing, info) if sized else 0
+        saved = saved_left(contraction, info) if sized else 0.0
+        planes = im2col_planes(right, rows, info, saved)
+        packing, gain = _window_packing(right, info), _gain_of_strip(right, planes, saved, info)
+        from_planes = planes.cost + rows * (info.costs.placed_right - gain)
+        group = _windows_at_once(contraction, right, from_planes, packing, info) if sized else 0
         if group:
             return _packed(contraction, threads, group // info.panel, packing, info)
-        if _filters(contraction, right, planes.cost - rows * gain, info):
+        if _filters(contraction, right, from_planes, info):
             own, grouping = filtering_parts(contraction, right, threads, info), group_tiles(right, info)
             return WorkSharing(False, threads, own.elements, row_parts=own.rows, block_parts=own.blocks,
                                tile_lines=grouping.lines, tile_groups=own.kept.groups, tile_rows=own.kept.rows,
                                decided=sized)
-        exchanged = _exchange(contraction, right, planes.cost - rows * gain, info) if sized else None
+        exchanged = _exchange(contraction, right, from_planes, info) if sized else None
         if exchanged is not None:
             parts = parts_of(contraction, right, exchanged, threads, info)
             return WorkSharing(False, threads, parts.elements, strip=parts.strip, row_parts=parts.rows,
@@ -255,8 +257,18 @@ def _packing_left(contraction: Contraction, info: TargetInfo) -> tuple[float, fl
     """What an element of the left operand costs to pack, and what that saves of each of its products."""
     costs = info.costs
     if contraction.left.depth == 1:
-        return costs.left_columns, costs.streamed_left
+        return costs.left_columns, saved_left(contraction, info)
     return costs.left_lines, costs.strided_left
+
+
+def saved_left(contraction: Contraction, info: TargetInfo) -> float:
+    """What packing saves of each product of a left operand whose depth is contiguous."""
+    costs, line = info.costs, contraction.left.line
+    if not isinstance(line, int) or not line:
+        return costs.streamed_left
+    # So few places in a page have the lines of the cache that the rows of a tile begin with.
+    period = info.near_lines[0][0]
+    return costs.streamed_left + (costs.aliased_left - costs.streamed_left) * math.gcd(period, line * 4) / period
 
 
 def _packs_both(contraction: Contraction, columns: int, info: TargetInfo) -> bool:
@@ -348,22 +360,22 @@ def _is_direct(contraction: Contraction, right: Matrix, info: TargetInfo) -> boo
     return True
 
 
-def im2col_planes(right: Patches, rows: int, info: TargetInfo, packs: bool = False) -> Im2colPlanes:
-    """The cheaper kind of planes for so many filters, which ``packs`` says may be packed."""
+def im2col_planes(right: Patches, rows: int, info: TargetInfo, saved: float = 0.0) -> Im2colPlanes:
+    """The cheaper kind of planes for so many filters, of which packing saves so much of each product."""
     kinds = [_planes_of_kind(right, rows, False, info)]
     if right.out_height > 1:
         kinds.append(_planes_of_kind(right, rows, True, info))
 
     def cost(planes: Im2colPlanes) -> float:
-        return planes.cost - (rows * _gain_of_strip(right, planes, info) if packs else 0.0)
+        return planes.cost - rows * _gain_of_strip(right, planes, saved, info)
 
     return min(kinds, key=cost)
 
 
-def _gain_of_strip(right: Patches, planes: Im2colPlanes, info: TargetInfo) -> float:
+def _gain_of_strip(right: Patches, planes: Im2colPlanes, saved: float, info: TargetInfo) -> float:
     """What packing of the filters, which are read in streams otherwise, for a strip's columns saves of each product."""
     columns = right.out_height * right.out_width
-    return max(info.costs.streamed_left - info.costs.left_columns * -(-columns // planes.strip) / columns, 0.0)
+    return max(saved - info.costs.left_columns * -(-columns // planes.strip) / columns, 0.0)
 
 
 def _planes_of_kind(right: Patches, rows: int, copies: bool, info: TargetInfo) -> Im2colPlanes:

@@ -116,11 +116,11 @@ def test_exact_binary(turn, name, check_many, data):
     x, y = data.special.repeat(16), data.special.repeat_interleave(16)
     cases = [(f"{name} special {d}", fn, [x.to(d), y.to(d)]) for d in FLOATS]
     pairs = itertools.product((torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool), repeat=2)
-    for a, b in thorough.share(list(pairs), turn):
+    for a, b in thorough.share(list(pairs), turn, 3):
         cases.append((f"{name} {a} {b}", fn, [data.random(4, 5, 33, dtype=a), data.random(5, 1, dtype=b)]))
     dtypes = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool)
     for row, number in enumerate((2, 0.3, True, -3, 0)):
-        for d in thorough.share(dtypes, turn + row):
+        for d in thorough.share(dtypes, turn + row, 3):
             cases.append((f"{name} {d} {number}", lambda x, n=number: fn(x, n), [data.random(5, 33, dtype=d)]))
     check_many([c for c in cases if works(c[1], *c[2])])
 

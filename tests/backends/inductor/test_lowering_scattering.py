@@ -316,7 +316,7 @@ SYMBOLIC = {
 }
 
 
-@pytest.mark.parametrize("name", SYMBOLIC)
+@pytest.mark.parametrize("name", thorough.share(list(SYMBOLIC), 0))
 def test_symbolic_sizes(name):
     """Kernels for all sizes, and none of them the library's."""
     make, fn = SYMBOLIC[name]

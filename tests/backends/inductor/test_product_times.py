@@ -151,7 +151,7 @@ def test_a_product_alone_is_the_product(monkeypatch, left, form):
     described = {
         "as it stands": (131, 259, 700, 700, 1, 1, 259, False), "strided": (131, 259, 700, 1, 131, 700, 1, False),
         "transposed": (259, 131, 700, 700, 1, 700, 1, True)}[form]
-    with dynamo_lite.config.patch(target={"strided_left": left, "streamed_left": left}):
+    with dynamo_lite.config.patch(target={"strided_left": left, "streamed_left": left, "aliased_left": left}):
         info = target_info.current()
         sharing = product_times.share_work(product_times._contraction(described), 1, info)
         product_times._measured(described, info, sharing)

@@ -136,8 +136,9 @@ def test_config_replaces_single_values():
 def test_costs_are_replaced_too():
     with config.patch(target={"product_rate": 80, "pack_lines": 9, "pack_columns": 10, "im2col": 11, "left_lines": 12,
                               "left_columns": 13, "transform_pixels": 14, "transform_taps": 15, "transform_sums": 16,
-                              "strided_left": 0.25, "streamed_left": 0.125}):
-        assert target_info.current().costs == Costs(80, 9, 10, 11, 12, 13, 14, 15, 16, 0.25, 0.125)
+                              "strided_left": 0.25, "streamed_left": 0.125,
+                              "aliased_left": 0.5, "placed_right": 0.75}):
+        assert target_info.current().costs == Costs(80, 9, 10, 11, 12, 13, 14, 15, 16, 0.25, 0.125, 0.5, 0.75)
     with config.patch(target={"im2col": 30}):
         costs = target_info.current().costs
         assert costs.im2col == 30 and costs.pack_lines >= 1
@@ -168,7 +169,7 @@ def test_costs_are_measured_once_and_kept(measurements, tmp_path):
     own = processor.this_processor()
     first = machine_costs.costs_of(own, "avx2")
     assert machine_costs.costs_of(own, "avx2") == first and len(measurements) == 1
-    assert all(1 <= cost <= 64 for cost in dataclasses.astuple(first)[1:-2])
+    assert all(1 <= cost <= 64 for cost in dataclasses.astuple(first)[1:-4])
     assert 0 <= first.streamed_left <= 64 and 0 <= first.strided_left <= 64
     (kept,) = Path(tmp_path / "cache").rglob("*.costs")
     assert kept.stat().st_mode & 0o077 == 0
@@ -181,10 +182,11 @@ def test_costs_are_measured_once_and_kept(measurements, tmp_path):
 
 
 def test_impossible_measurements_count_for_nothing():
-    assert machine_costs.rounded(0.0, *[1.0] * 7) is None
-    assert machine_costs.rounded(0.017, float("inf"), *[1.0] * 6) is None
-    measured = machine_costs.rounded(0.0171, 0.07, 0.005, 9.0, 0.11, 0.13, 0.0222, 0.017)
-    assert measured == Costs(58.0, 4.0, 1.0, 64.0, 6.0, 8.0, 0.3, 0.0)
+    assert machine_costs.rounded(0.0, *[1.0] * 12) is None
+    assert machine_costs.rounded(0.017, float("inf"), *[1.0] * 11) is None
+    measured = machine_costs.rounded(
+        0.0171, 0.07, 0.005, 9.0, 0.11, 0.13, 0.1, 0.15, 0.05, 0.0222, 0.017, 0.0205, 0.0188)
+    assert measured == Costs(58.0, 4.0, 1.0, 64.0, 6.0, 8.0, 6.0, 9.0, 3.0, 0.3, 0.0, 0.2, 0.1)
 
 
 def test_without_a_probe_typical_costs_count(measurements, monkeypatch):

@@ -158,7 +158,7 @@ def test_a_factor_whose_elements_are_nowhere_neighbours():
     check(lambda x, w: torch.relu(x[:, ::2] @ w[:, ::2][::3]), R(20, 60), R(90, 44), kernels=1, library=0)
 
 
-ALWAYS, NEVER = {"strided_left": 60.0, "streamed_left": 60.0}, {"strided_left": 1e-9, "streamed_left": 1e-9}
+ALWAYS, NEVER = (dict.fromkeys(("strided_left", "streamed_left", "aliased_left"), cost) for cost in (60.0, 1e-9))
 FORMS = {
     "as it stands": (lambda x, y: x @ y + 1, False, False),
     "first transposed": (lambda x, y: x.t() @ y + 1, True, False),

@@ -17,7 +17,7 @@ SIZES = {  # batch, channels, filters, height, width, padding, groups
     "even": (1, 16, 16, 12, 12, 1, 1),
     "odd": (2, 9, 13, 11, 15, 1, 1),
     "one line more than tiles": (1, 8, 20, 33, 9, 1, 1),
-    "no border": (1, 16, 24, 14, 20, 0, 1),
+    "no border": (1, 24, 32, 14, 22, 0, 1),
     "wide border": (1, 5, 8, 9, 10, 2, 1),
     "cut lines": (1, 12, 18, 5, 300, 1, 1),
     "cut lines of an odd width": (2, 12, 18, 4, 133, 1, 1),

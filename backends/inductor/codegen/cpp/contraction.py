@@ -20,6 +20,7 @@ from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.exchanged import PACKING_SHARE
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
+from dynamo_lite.backends.inductor.scheduler.threads import saved_left
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 # As in contraction.h.
@@ -94,7 +95,7 @@ class ContractionKernel(CppKernel):
         own = info.costs
         foreign = info.foreign_read * own.product_rate
         numbers = (own.pack_lines, own.pack_columns, info.far_read, foreign, own.left_lines, own.left_columns,
-                   own.strided_left, own.streamed_left)
+                   own.strided_left, saved_left(self.tiles.contraction, info))
         text = ", ".join(map(repr, numbers))
         self.line(f"c.costs = {{{text}, {info.far_left}, {info.near_pixels}, {{{{{period}, {places}}}, "
                   f"{{{cache_period}, {ways}}}}}, {info.near_panels}, {PACKING_SHARE!r}}};")

@@ -3,7 +3,8 @@
 //
 // `room`: so many floats, at least 1 << 19. `out`: nanoseconds of a product (one of the tile's, both operands packed), of an element that is packed
 // from lines, packed from columns, copied by im2col, of an element of the left operand that is packed from lines and from columns, of an element of
-// transformed pixels, taps and sums, of a product whose left operand is read where its depth is strided, and where it is not.
+// transformed pixels, taps and sums, of a product whose left operand is read where its depth is strided, where it is not, where its rows are a page apart, and of
+// one whose right operand is read from planes.
 // Of a left operand that is neither packed nor small: lines of `line` elements, as of a layer with so many.
 static void probe_left(float* source, i64 elements, float* packed, double* out) {
     alignas(64) float tile[block * panel];
@@ -11,6 +12,8 @@ static void probe_left(float* source, i64 elements, float* packed, double* out) 
     out[0] = least_time(4, [&] { for (i64 r = 0; r < rows; r += block) for (i64 k = 0; k < depth; k += chain) pack_left(source + r + k * line, 1, line, chain, block, packed); }) / (rows * depth);
     out[1] = least_time(4, [&] { for (i64 r = 0; r < rows; r += block) for (i64 k = 0; k < depth; k += chain) pack_left(source + r * line + k, line, 1, chain, block, packed); }) / (rows * depth);
     out[5] = least_time(3, [&] { multiply<STREAMED>(source, 1, line, rows, depth, packed, tile); }) / (rows * depth * panel);
+    const i64 page = 1024, fewer = elements / page < 8 * block ? elements / page / block * block : 8 * block;
+    out[7] = least_time(3, [&] { multiply<STREAMED>(source, page, 1, fewer, depth, packed, tile); }) / (fewer * depth * panel);
     out[6] = least_time(3, [&] { multiply<STREAMED>(source, line, 1, rows, depth, packed, tile); }) / (rows * depth * panel);
 }
 // As winograd.h transforms them: groups of 3 x 16 tiles of some channels, filters, a block of sums with what a tile of products takes beside these. Each time
@@ -71,6 +74,13 @@ LIBRARY PROBE(float* room, i64 elements, double* out) {
     float* const to = source + w.channels * 28 * 28;
     const double windows = least_time(6, [&] { for (i64 c = 0; c < w.channels; ++c) im2col(w, planes, source + c * 28 * 28, 0, planes.height, 0, to + c * planes.channel); });
     out[3] = windows / (w.channels * planes.channel);
+    i32 steps[16 * 9];
+    list_taps(w, planes, steps);
+    const i64 seen = w.channels * 9, columns = w.out_height * w.out_width;
+    out[12] = least_time(3, [&] {
+        for (i64 p = 0; p + panel <= columns; p += panel)
+            for (i64 r = 0; r < rows; r += ROWS) tile_product<ROWS, CV, false, PACKED_LEFT>(packed + r * seen, 1, ROWS, 0, ROWS, to + p, steps, 0, seen, tile + r * panel, panel, false);
+    }) / (columns / panel * panel * rows * seen);
     probe_left(source, many, packed, out + 4);
     probe_transforms(source, source + 1152 * 8 * ROWS, many - 1152 * 8 * ROWS, out + 6);
 }
