@@ -136,14 +136,14 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         planes = im2col_planes(right, rows, info, saved)
         packing, gain = _window_packing(right, info), _gain_of_strip(right, planes, saved, info)
         from_planes = planes.cost + rows * (info.costs.placed_right - gain)
-        group = _windows_at_once(contraction, right, from_planes, packing, info) if sized else 0
-        if group:
-            return _packed(contraction, threads, group // info.panel, packing, info)
         if _filters(contraction, right, from_planes, info):
             own, grouping = filtering_parts(contraction, right, threads, info), group_tiles(right, info)
             return WorkSharing(False, threads, own.elements, row_parts=own.rows, block_parts=own.blocks,
                                tile_lines=grouping.lines, tile_groups=own.kept.groups, tile_rows=own.kept.rows,
                                decided=sized)
+        group = _windows_at_once(contraction, right, from_planes, packing, info) if sized else 0
+        if group:
+            return _packed(contraction, threads, group // info.panel, packing, info)
         exchanged = _exchange(contraction, right, from_planes, info) if sized else None
         if exchanged is not None:
             parts = parts_of(contraction, right, exchanged, threads, info)
