@@ -20,6 +20,8 @@ from dynamo_lite.backends.inductor.ir import index as ix
 
 # The widest vector, in elements, of ``contraction.cpp``.
 MAX_LANES = 16
+# The widest panel, in columns, of ``panels.h``.
+MAX_PANEL = 64
 # So many products deep an operand is packed at a time.
 CHUNK_DEPTH = 512
 # So many products are added up one after the other; longer sums are sums of sums.

@@ -10,8 +10,8 @@ the right operand costs to pack, in products, is what all cost in rows. Costs an
 Where a size is a symbol, the library decides by the same costs when it is called (``decide`` in ``contraction.cpp``),
 and workspaces are as large as they may have to be.
 
-Invariant: results do not depend on anything that is decided here, and what is decided is a function of the sizes, the
-number of threads and the description of the processor.
+Invariant: what is decided is a function of the sizes, the number of threads and the description of the processor; no
+result depends on the number of threads, and on the rest no more than its last bits do.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import math
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import (
     BLOCK,
-    CHAIN_DEPTH,
     CHUNK_DEPTH,
     MAX_LANES,
+    MAX_PANEL,
     Contraction,
     Matrix,
     Patches,
@@ -33,6 +33,17 @@ from dynamo_lite.backends.inductor.ir.contraction import (
     volume,
 )
 from dynamo_lite.backends.inductor.scheduler.exchanged import PACKING_SHARE, Exchange, exchange, parts_of, stays_near
+from dynamo_lite.backends.inductor.scheduler.im2col import gain_of_strip, im2col_planes
+from dynamo_lite.backends.inductor.scheduler.packing import (
+    chunk_depth,
+    columns_at_once,
+    left_block,
+    packed_again,
+    packing_left,
+    packs_both,
+    piece_depth,
+    saved_left,
+)
 from dynamo_lite.backends.inductor.scheduler.winograd import (
     LEAST_GAIN,
     filtering_cost,
@@ -46,12 +57,6 @@ from dynamo_lite.backends.inductor.target_info import LANES, TargetInfo
 WORKSPACE_UNIT = 1 << 14
 # Rows are shared out in such units.
 ROWS = 2
-# The widest panel, in columns, of ``panels.h``.
-MAX_PANEL = 64
-# What is behind a packed strip of six rows (``panels.h``).
-STRIP_SLACK = 8
-# The fewest rows of a strip of ``panels.h``.
-LEAST_STRIP = 4
 # Up to so many columns beyond whole vectors are sums of their own (``panels.h``).
 FEW = 4
 
@@ -106,24 +111,6 @@ class WorkSharing:
         return -(-self.slots * self.slot // WORKSPACE_UNIT) * WORKSPACE_UNIT
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Im2colPlanes:
-    """The im2col planes of a strip of an image (``contraction.cpp``): one for each column of the kernel, or for each
-    class of columns modulo the stride, so that what one tap reads for neighbouring windows lies side by side.
-
-    Attributes:
-        strip: so many columns of the result see it, a multiple of ``MAX_PANEL``.
-        copies: whether each of the kernel's columns has a plane of its own; nothing lies between its windows then.
-        elements: of the planes of all channels.
-        cost: in rows.
-    """
-
-    strip: int
-    copies: bool
-    elements: int
-    cost: float
-
-
 def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> WorkSharing:
     """The fastest work sharing for so many threads."""
     right, sized = contraction.right, contraction.is_sized
@@ -134,7 +121,7 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         rows, depth = number(volume(contraction.rows)), number(contraction.depth)
         saved = saved_left(contraction, info) if sized else 0.0
         planes = im2col_planes(right, rows, info, saved)
-        packing, gain = _window_packing(right, info), _gain_of_strip(right, planes, saved, info)
+        packing, gain = _window_packing(right, info), gain_of_strip(right, planes, saved, info)
         from_planes = planes.cost + rows * (info.costs.placed_right - gain)
         if _filters(contraction, right, from_planes, info):
             own, grouping = filtering_parts(contraction, right, threads, info), group_tiles(right, info)
@@ -153,9 +140,9 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         slot = rounded(depth, MAX_LANES) + rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
         again = 1.0
         if gain:
-            again = _packed_again(contraction, threads, planes.strip, info)
+            again = packed_again(contraction, threads, planes.strip, info)
             kept = planes.strip * BLOCK if depth > chunk_depth(info) else 0
-            slot += kept + MAX_LANES + rounded(_left_block(info), MAX_LANES)
+            slot += kept + MAX_LANES + rounded(left_block(info), MAX_LANES)
         by_rows = sized and _by_rows(contraction, threads, planes.cost, info, again)
         return WorkSharing(by_rows, threads, slot, group=planes.strip // info.panel if gain else 0,
                            chunk=chunk_depth(info), strip=planes.strip, copies=planes.copies, decided=sized,
@@ -164,8 +151,8 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         widest = _widest(contraction, info)
         return WorkSharing(False, threads, _largest_slot(contraction, widest, info), chunk=chunk_depth(info),
                            decided=False, widest=widest)
-    group = _columns_at_once(contraction, info) // info.panel
-    if not _packs_both(contraction, group * info.panel, info) and _is_direct(contraction, right, info):
+    group = columns_at_once(contraction, info) // info.panel
+    if not packs_both(contraction, group * info.panel, info) and _is_direct(contraction, right, info):
         # What follows a 1x1 convolution goes through its results by channels as a rule, and finds them in the thread's
         # own cache if they are shared out so.
         few = threads > 1 and number(volume(contraction.columns)) <= info.near_pixels
@@ -182,7 +169,7 @@ def _filters(contraction: Contraction, right: Patches, from_planes: float, info:
     if not info.winograd or not suits(contraction, right):
         return False
     rows = number(volume(contraction.rows))
-    _, streamed = _packing_left(contraction, info)
+    _, streamed = packing_left(contraction, info)
     beside = [from_planes + streamed * rows]
     exchanged = exchange(contraction, right, info) if stays_near(right, info) else None
     if exchanged is not None:
@@ -195,22 +182,22 @@ def _exchange(contraction: Contraction, right: Patches, from_planes: float, info
     if not stays_near(right, info):
         return None
     own = exchange(contraction, right, info)
-    _, streamed = _packing_left(contraction, info)
+    _, streamed = packing_left(contraction, info)
     return own if own is not None and own.cost < from_planes + streamed * number(volume(contraction.rows)) else None
 
 
 def _packed(contraction: Contraction, threads: int, group: int, packing: float, info: TargetInfo) -> WorkSharing:
     """A product whose right operand is packed at so much an element, and the left one for so many panels if any."""
-    again = _packed_again(contraction, threads, group * info.panel, info) if group else 1.0
+    again = packed_again(contraction, threads, group * info.panel, info) if group else 1.0
     by_rows = _by_rows(contraction, threads, packing, info, again)
     rows, depth = number(volume(contraction.rows)), number(contraction.depth)
-    piece = _piece(rows, depth)
+    piece = piece_depth(rows, depth)
     kept = rows if piece < depth else 0
     if by_rows:
         kept = rounded(-(-kept // threads), MAX_LANES)
     if not group:
         return WorkSharing(by_rows, threads, (piece + kept + MAX_LANES) * MAX_PANEL, kept)
-    slot = (piece + (kept if kept else BLOCK)) * group * info.panel + MAX_LANES + _left_block(info)
+    slot = (piece + (kept if kept else BLOCK)) * group * info.panel + MAX_LANES + left_block(info)
     return WorkSharing(by_rows, threads, rounded(slot, MAX_PANEL), kept, group=group, chunk=chunk_depth(info))
 
 
@@ -234,82 +221,17 @@ def _windows_at_once(contraction: Contraction, right: Patches, from_planes: floa
         packing: what an element costs to pack."""
     if any(right.padding) or right.dilation[1] != 1:
         return 0
-    columns = _columns_at_once(contraction, info)
+    columns = columns_at_once(contraction, info)
     if not columns:
         return 0
-    cost, saved = _packing_left(contraction, info)
+    cost, saved = packing_left(contraction, info)
     rows = number(volume(contraction.rows))
     return columns if packing + rows * (cost / columns - saved) < from_planes else 0
 
 
-def chunk_depth(info: TargetInfo) -> int:
-    """So deep are the pieces of two packed operands that are multiplied: a panel's piece stays in half of the first
-    cache while the left operand's rows pass by, if that has room for a whole chain; if not, it stays in the second."""
-    return CHAIN_DEPTH if CHAIN_DEPTH * info.panel * 4 <= info.processor.l1.size // 2 else CHUNK_DEPTH
-
-
-def _left_block(info: TargetInfo) -> int:
-    """Elements of a packed block of the left operand."""
-    return BLOCK * chunk_depth(info) + -(-BLOCK // LEAST_STRIP) * STRIP_SLACK
-
-
-def _packing_left(contraction: Contraction, info: TargetInfo) -> tuple[float, float]:
-    """What an element of the left operand costs to pack, and what that saves of each of its products."""
-    costs = info.costs
-    if contraction.left.depth == 1:
-        return costs.left_columns, saved_left(contraction, info)
-    return costs.left_lines, costs.strided_left
-
-
-def saved_left(contraction: Contraction, info: TargetInfo) -> float:
-    """What packing saves of each product of a left operand whose depth is contiguous."""
-    costs, line = info.costs, contraction.left.line
-    if not isinstance(line, int) or not line:
-        return costs.streamed_left
-    # So few places in a page have the lines of the cache that the rows of a tile begin with.
-    period = info.near_lines[0][0]
-    return costs.streamed_left + (costs.aliased_left - costs.streamed_left) * math.gcd(period, line * 4) / period
-
-
-def _packs_both(contraction: Contraction, columns: int, info: TargetInfo) -> bool:
-    """Whether to pack both operands, the left one for so many columns, costs less than it saves."""
-    cost, saved = _packing_left(contraction, info)
-    return columns > 0 and saved > cost / columns + info.costs.pack_lines / number(volume(contraction.rows))
-
-
-def _packed_again(contraction: Contraction, threads: int, columns: int, info: TargetInfo) -> float:
-    """How much longer threads that share out panels take because each packs the left operand for its own."""
-    cost, _ = _packing_left(contraction, info)
-    panels = number(volume(contraction.columns)) * number(volume(contraction.batch))
-    share = min(columns, max(panels // threads, info.panel))
-    return (1 + cost / share) / (1 + cost / columns)
-
-
-def _columns_at_once(contraction: Contraction, info: TargetInfo) -> int:
-    """For how many columns a block of the left operand is packed, in whole panels; 0: it isn't, as it costs more than
-    it saves. No thread's share is in this: last bits may depend on it."""
-    cost, saved = _packing_left(contraction, info)
-    rows, columns, depth = (number(n) for n in (volume(contraction.rows), volume(contraction.columns),
-                                                 contraction.depth))
-    room = max(info.near_panels // (4 * _piece(rows, depth)), MAX_PANEL)
-    most = min(columns, math.ceil(cost / PACKING_SHARE), room)
-    if saved * most <= cost:
-        return 0
-    # Equal parts.
-    panels = -(-columns // info.panel)
-    parts = -(-panels // -(-most // info.panel))
-    return -(-panels // parts) * info.panel
-
-
-def _piece(rows: int, depth: int) -> int:
-    """How deep the right operand is packed at a time; the sums are kept meanwhile, so it is all of it if that takes
-    less."""
-    return CHUNK_DEPTH if CHUNK_DEPTH + rows <= depth else depth
-
-
 def _widest(contraction: Contraction, info: TargetInfo) -> int:
     """For how many columns a block of the left operand is packed at most, whatever sizes are symbols."""
-    cost, _ = _packing_left(contraction, info)
+    cost, _ = packing_left(contraction, info)
     columns, depth = volume(contraction.columns), contraction.depth
     most = math.ceil(cost / PACKING_SHARE)
     if isinstance(depth, int):
@@ -324,9 +246,9 @@ def _largest_slot(contraction: Contraction, widest: int, info: TargetInfo) -> ix
     piece and the sums that are kept are no more than the whole depth; rows that threads share are rounded up."""
     rows, depth = volume(contraction.rows), contraction.depth
     if isinstance(rows, int) and isinstance(depth, int):
-        piece = _piece(rows, depth)
+        piece = piece_depth(rows, depth)
         depth = piece + rows if piece < depth else depth
-    return ix.add(ix.mul(ix.add(depth, BLOCK), widest), rounded(MAX_LANES + _left_block(info), MAX_PANEL))
+    return ix.add(ix.mul(ix.add(depth, BLOCK), widest), rounded(MAX_LANES + left_block(info), MAX_PANEL))
 
 
 def _by_rows(contraction: Contraction, threads: int, packing: float, info: TargetInfo, foreign: float = 1.0) -> bool:
@@ -358,47 +280,6 @@ def _is_direct(contraction: Contraction, right: Matrix, info: TargetInfo) -> boo
         if min(depth, CHUNK_DEPTH) > places * ways:
             return False
     return True
-
-
-def im2col_planes(right: Patches, rows: int, info: TargetInfo, saved: float = 0.0) -> Im2colPlanes:
-    """The cheaper kind of planes for so many filters, of which packing saves so much of each product."""
-    kinds = [_planes_of_kind(right, rows, False, info)]
-    if right.out_height > 1:
-        kinds.append(_planes_of_kind(right, rows, True, info))
-
-    def cost(planes: Im2colPlanes) -> float:
-        return planes.cost - rows * _gain_of_strip(right, planes, saved, info)
-
-    return min(kinds, key=cost)
-
-
-def _gain_of_strip(right: Patches, planes: Im2colPlanes, saved: float, info: TargetInfo) -> float:
-    """What packing of the filters, which are read in streams otherwise, for a strip's columns saves of each product."""
-    columns = right.out_height * right.out_width
-    return max(saved - info.costs.left_columns * -(-columns // planes.strip) / columns, 0.0)
-
-
-def _planes_of_kind(right: Patches, rows: int, copies: bool, info: TargetInfo) -> Im2colPlanes:
-    near = info.near_planes
-    (kh, kw), (sh, sw), (dh, dw) = right.kernel, right.stride, right.dilation
-    beside, beyond = (kw - 1) * dw // sw, (kh - 1) * dh // sh
-    kinds = right.channels * sh * (kw if copies else sw)
-    width = right.out_width if copies else right.out_width + beside
-    if right.out_height == 1:
-        columns = near // (kinds * (1 + beyond)) - beside
-        strip = min(max(columns // MAX_PANEL, 1) * MAX_PANEL, rounded(right.out_width, MAX_PANEL))
-        each = (1 + beyond) * (min(strip, right.out_width) + beside)
-        strips, idle = -(-right.out_width // strip), 0.0
-    else:
-        lines = max(near // (kinds * width) - beyond, 2 * beyond, 3)
-        places = right.out_height * width
-        # A strip may begin and end within a line.
-        columns = places if lines >= right.out_height else (lines - 2) * right.out_width + 2
-        strip = max(rounded(columns, MAX_PANEL) if columns == places else columns // MAX_PANEL * MAX_PANEL, MAX_PANEL)
-        each = (min((strip + right.out_width - 2) // right.out_width + 1, right.out_height) + beyond) * width
-        strips, idle = -(-places // strip), width / right.out_width - 1
-    filled = strips * kinds * each / (right.channels * kh * kw * right.out_height * right.out_width)
-    return Im2colPlanes(strip, copies, kinds * each, info.costs.im2col * filled + idle * rows)
 
 
 def _longest_share_of_panels(contraction: Contraction, threads: int, info: TargetInfo) -> float:

@@ -9,7 +9,8 @@ from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Pa
 from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.processor import Cache
 from dynamo_lite.backends.inductor.scheduler.exchanged import exchange, parts_of, stays_near
-from dynamo_lite.backends.inductor.scheduler.threads import chunk_depth, im2col_planes
+from dynamo_lite.backends.inductor.scheduler.im2col import im2col_planes
+from dynamo_lite.backends.inductor.scheduler.packing import chunk_depth
 from dynamo_lite.backends.inductor.scheduler.threads import share_work as share
 from dynamo_lite.backends.inductor.scheduler.winograd import group_tiles
 

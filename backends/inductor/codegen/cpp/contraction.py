@@ -20,7 +20,7 @@ from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.exchanged import PACKING_SHARE
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
-from dynamo_lite.backends.inductor.scheduler.threads import saved_left
+from dynamo_lite.backends.inductor.scheduler.packing import saved_left
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 # As in contraction.h.

@@ -1,9 +1,9 @@
 // Convolutions of 3 x 3 taps, side by side, without a stride, by Winograd's minimal filtering F(2 x 2, 3 x 3) (Lavin and Gray, Fast Algorithms for
 // Convolutional Neural Networks, 2016, section 4.1): a tile of 2 x 2 results takes 16 products of a channel in place of 36. The 4 x 4 pixels that a tile
 // sees and the 9 taps of a filter are transformed; for each of the 16 places, sums over channels are a product of two packed matrices, whose columns are
-// tiles; what these give is transformed to results. A result depends on the pixels of its own window alone, and rounding errors are bounded by the largest
-// product of a window, as those of a plain sum are by the sum of all. Infinities may cancel to NaN: a row with a result that isn't finite is computed again as
-// a plain sum. No result depends on how many threads there are.
+// tiles; what these give is transformed to results. A result depends on the pixels of its own window alone. Its rounding error is bounded by the largest pixel
+// times the largest tap of each channel's window, that of a plain sum by the products themselves. Infinities may cancel to NaN: a row with a result that isn't
+// finite is computed again as plain sums. No result depends on how many threads there are.
 constexpr int tile_places = 16;  // of a transformed one
 // Of vectors of the elements of a 4 x 4 tile: B'dB, with B' = [1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1].
 template <class V> INLINE void transform_pixels(const V (&d)[4][4], V (&to)[4][4]) {
@@ -159,7 +159,7 @@ class Winograd {
         const i64 own = g % groups, y = own / parts * c.tile_lines, x = own % parts * side;
         return {g / groups, y, least(y + c.tile_lines, down), x, least(x + side, across)};
     }
-    // As whole images of even sizes have no tile that is cut, so do lines: what is beyond the last one is padding.
+    // A group's pixels, transformed. Lines and columns beyond the image are padding, so tiles that the border of the results cuts are computed whole.
     void pack_image(const Group& g, const Room& room, float* to) const {
         const i64 tiles = g.x1 - g.x0, x = 2 * g.x0 - w.pad_w;
         const float* const image = c.right.p + at_batch(c, c.right, g.batch);
