@@ -17,10 +17,6 @@ from torch import Tensor
 
 from dynamo_lite.backends.aot.decompositions import register_decomposition
 from dynamo_lite.backends.inductor import target_info
-from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches
-from dynamo_lite.backends.inductor.scheduler.threads import share_work
-from dynamo_lite.backends.inductor.scheduler.winograd import LEAST_GAIN, filtering_cost
 from dynamo_lite.symbols.nodes import hint_of
 
 aten = torch.ops.aten
@@ -87,8 +83,13 @@ def _is_filtered(
 ) -> bool:
     """Whether the image's gradient is computed by Winograd's filtering, and faster so than by the library, which
     reaches ``convolution_share`` of a core's rate."""
-    if input.dim() != 4 or not all(map(_of_images, (grad_output, input, weight))):
+    if input.dim() != 4 or weight.shape[2:] != (3, 3) or not all(map(_of_images, (grad_output, input, weight))):
         return False
+    from dynamo_lite.backends.inductor.ir import index as ix
+    from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches
+    from dynamo_lite.backends.inductor.scheduler.threads import share_work
+    from dynamo_lite.backends.inductor.scheduler.winograd import LEAST_GAIN, filtering_cost
+
     sizes = (*grad_output.shape[1:], *input.shape[1:], *weight.shape)
     if not all(type(n) is int for n in sizes) or any(p > 2 for p in padding):
         return False

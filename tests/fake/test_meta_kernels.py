@@ -48,7 +48,7 @@ def both(monkeypatch):
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_operators_of_op_db(both, part):
-    for op in thorough.share(OPERATORS[part::PARTS], part, 8):
+    for op in thorough.share(OPERATORS[part::PARTS], part, 5):
         for sample in itertools.islice(op.sample_inputs("cpu", torch.float32), 2):
             mode = TraceFakeMode()
             make = functools.partial(mode.fake_tensor_converter.from_real_tensor, mode)
