@@ -78,6 +78,7 @@ LAZY: set[tuple[str, str]] = {
     ("dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.codegen.triton.loading"),
     ("dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.pipeline"),
     ("dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.training"),
+    ("dynamo_lite.backends.inductor.convolution_gradients", "dynamo_lite.backends.inductor.scheduler.image_gradients"),
     ("dynamo_lite.backends.inductor.pipeline", "dynamo_lite.backends.inductor.codegen.triton.target"),
 }
 

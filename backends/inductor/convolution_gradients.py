@@ -81,31 +81,20 @@ def unfolded(x: Tensor, kernel: list[int], stride: list[int], padding: list[int]
 def _is_filtered(
     grad_output: Tensor, input: Tensor, weight: Tensor, stride: list[int], padding: list[int], dilation: list[int]
 ) -> bool:
-    """Whether the image's gradient is computed by Winograd's filtering, and faster so than by the library, which
-    reaches ``convolution_share`` of a core's rate."""
-    if input.dim() != 4 or weight.shape[2:] != (3, 3) or not all(map(_of_images, (grad_output, input, weight))):
+    """Whether the image's gradient is computed by Winograd's filtering, and faster so than by the library."""
+    if input.dim() != 4 or not all(map(_of_images, (grad_output, input, weight))):
         return False
-    from dynamo_lite.backends.inductor.ir import index as ix
-    from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches
-    from dynamo_lite.backends.inductor.scheduler.threads import share_work
-    from dynamo_lite.backends.inductor.scheduler.winograd import LEAST_GAIN, filtering_cost
-
     sizes = (*grad_output.shape[1:], *input.shape[1:], *weight.shape)
-    if not all(type(n) is int for n in sizes) or any(p > 2 for p in padding):
+    if not all(type(n) is int for n in sizes) or weight.shape[2:] != (3, 3) or any(p > 2 for p in padding):
         return False
-    filters, out_height, out_width, channels, height, width, _, _, *kernel = sizes
-    right = Patches(
-        "gradient", 0, (filters * out_height * out_width,), filters, out_height, out_width, height, width,
-        (kernel[0], kernel[1]), (stride[0], stride[1]), (2 - padding[0], 2 - padding[1]), (dilation[0], dilation[1]))
-    taps = filters * math.prod(kernel)
-    images, rows, columns = ix.Var("n", hint_of(input.shape[0])), ix.Var("r", channels), ix.Var("c", height * width)
-    contraction = Contraction((images,), (rows,), (columns,), taps, Matrix("weight", 0, (0,), taps, 1), right, False)
-    info = target_info.current()
-    if not share_work(contraction, 1, info).tile_lines:
+    if any(n != 1 for n in (*stride, *dilation)):
         return False
-    # In rows, as costs are: filters are copied, each store to another line.
-    copied = channels * info.far_store * info.costs.product_rate / (hint_of(input.shape[0]) * height * width)
-    return filtering_cost(contraction, right, info) + copied < (1 - LEAST_GAIN) * channels / info.convolution_share
+    # A graph that was kept needs no scheduler.
+    from dynamo_lite.backends.inductor.scheduler.image_gradients import is_filtered
+
+    gradient, image = (t.shape[1:] for t in (grad_output, input))
+    return is_filtered(hint_of(input.shape[0]), (gradient[0], gradient[1], gradient[2]), (image[0], image[1], image[2]),
+                       (2 - padding[0], 2 - padding[1]))
 
 
 def _of_images(t: Tensor) -> bool:
