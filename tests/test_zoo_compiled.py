@@ -83,7 +83,7 @@ def test_as_it_is(name: str, values: str) -> None:
         same(call, outcome(fn, args), args)
 
 
-@pytest.mark.parametrize("name, values", thorough.share(PAIRS, 0))
+@pytest.mark.parametrize("name, values", thorough.share(PAIRS, 0, 3))
 def test_a_break_before_each_instruction(name: str, values: str) -> None:
     fn = BY_NAME[name]
     all_arguments = arguments(name, values)

@@ -13,9 +13,9 @@ from fuzz import harness, programs, run
 from fuzz.minimize import minimize
 from fuzz.watch import Watch
 
-MANY = 32 if thorough.ALL else 12
-COUNT = {"programs": MANY, "environments": MANY, "shapes": 8, "numbers": 8, "values": 8, "networks": 8}
-STRIPES = 8
+MANY, SOME = (32, 8) if thorough.ALL else (6, 4)
+COUNT = {"programs": MANY, "environments": MANY, "shapes": SOME, "numbers": SOME, "values": SOME, "networks": SOME}
+STRIPES = 4
 
 
 def wrong(source, wrap, options=harness.Options()):

@@ -38,7 +38,7 @@ def _turns(name):
 def test_hostile_sources(name):
     turns = list(_turns(name))
     assert len(turns) > 40
-    some = thorough.share(turns, list(CONTAINERS).index(name))
+    some = thorough.share(turns, list(CONTAINERS).index(name), 3)
     found = [difference(combination, outside) for combination, outside in some]
     assert not any(found), "\n\n".join(filter(None, found))
 

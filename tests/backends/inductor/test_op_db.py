@@ -52,7 +52,7 @@ def as_function(op, sample):
 
 @pytest.mark.parametrize("number, op", [
     pytest.param(number, op, id=f"{op.name} {op.variant_test_name}".strip())
-    for number, op in thorough.share(list(enumerate(OPERATORS)), 0, 4)])
+    for number, op in thorough.share(list(enumerate(OPERATORS)), 0, 6)])
 def test_samples(number, op, backend_check, kernels):
     samples = list(op.sample_inputs("cpu", torch.float32))
     computed = False
