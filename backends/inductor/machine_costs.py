@@ -20,7 +20,7 @@ from dynamo_lite.backends.inductor.processor import Processor
 
 _SUFFIX = ".costs"
 _ROOM = 1 << 19  # floats: a panel, and what is packed, as much as a core's own cache holds
-_SECONDS = 0.03  # some twenty rounds
+_SECONDS = 0.06  # some fifteen rounds
 _LEAST, _MOST = 1.0, 64.0  # of a cost that can be true
 _NUMBERS = 13  # that the probe measures
 _RATIOS = 4  # the last of them are times of products

@@ -32,7 +32,7 @@ from dynamo_lite.backends.inductor.ir.contraction import (
     rounded,
     volume,
 )
-from dynamo_lite.backends.inductor.scheduler.exchanged import PACKING_SHARE, Exchange, exchange, parts_of, stays_near
+from dynamo_lite.backends.inductor.scheduler.exchanged import PACKING_SHARE, exchange, parts_of, stays_near
 from dynamo_lite.backends.inductor.scheduler.im2col import gain_of_strip, im2col_planes
 from dynamo_lite.backends.inductor.scheduler.packing import (
     chunk_depth,
@@ -123,7 +123,9 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         planes = im2col_planes(right, rows, info, saved)
         packing, gain = _window_packing(right, info), gain_of_strip(right, planes, saved, info)
         from_planes = planes.cost + rows * (info.costs.placed_right - gain)
-        if _filters(contraction, right, from_planes, info):
+        exchanged = exchange(contraction, right, info) if stays_near(right, info) else None
+        beside = from_planes + rows * saved_left(contraction, info)
+        if _filters(contraction, right, rows + min(beside, exchanged.cost if exchanged else beside), info):
             own, grouping = filtering_parts(contraction, right, threads, info), group_tiles(right, info)
             return WorkSharing(False, threads, own.elements, row_parts=own.rows, block_parts=own.blocks,
                                tile_lines=grouping.lines, tile_groups=own.kept.groups, tile_rows=own.kept.rows,
@@ -131,8 +133,7 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         group = _windows_at_once(contraction, right, from_planes, packing, info) if sized else 0
         if group:
             return _packed(contraction, threads, group // info.panel, packing, info)
-        exchanged = _exchange(contraction, right, from_planes, info) if sized else None
-        if exchanged is not None:
+        if sized and exchanged is not None and exchanged.cost < beside:
             parts = parts_of(contraction, right, exchanged, threads, info)
             return WorkSharing(False, threads, parts.elements, strip=parts.strip, row_parts=parts.rows,
                                block_parts=parts.blocks)
@@ -163,27 +164,11 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         contraction, threads, group, info.costs.pack_lines if right.line == 1 else info.costs.pack_columns, info)
 
 
-def _filters(contraction: Contraction, right: Patches, from_planes: float, info: TargetInfo) -> bool:
-    """Whether Winograd's filtering is faster than planes, which cost so much in rows beside products, and than operands
-    that exchange their roles."""
+def _filters(contraction: Contraction, right: Patches, plain: float, info: TargetInfo) -> bool:
+    """Whether Winograd's filtering is faster than plain sums, which cost so much in rows."""
     if not info.winograd or not suits(contraction, right):
         return False
-    rows = number(volume(contraction.rows))
-    _, streamed = packing_left(contraction, info)
-    beside = [from_planes + streamed * rows]
-    exchanged = exchange(contraction, right, info) if stays_near(right, info) else None
-    if exchanged is not None:
-        beside.append(exchanged.cost)
-    return filtering_cost(contraction, right, info) < (1 - LEAST_GAIN) * (rows + min(beside))
-
-
-def _exchange(contraction: Contraction, right: Patches, from_planes: float, info: TargetInfo) -> Exchange | None:
-    """How the operands exchange their roles if that is faster than planes, which cost so much in rows."""
-    if not stays_near(right, info):
-        return None
-    own = exchange(contraction, right, info)
-    _, streamed = packing_left(contraction, info)
-    return own if own is not None and own.cost < from_planes + streamed * number(volume(contraction.rows)) else None
+    return filtering_cost(contraction, right, info) < (1 - LEAST_GAIN) * plain
 
 
 def _packed(contraction: Contraction, threads: int, group: int, packing: float, info: TargetInfo) -> WorkSharing:

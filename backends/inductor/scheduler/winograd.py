@@ -103,9 +103,10 @@ def filtering_cost(contraction: Contraction, right: Patches, info: TargetInfo) -
 
 def filtering_parts(contraction: Contraction, right: Patches, threads: int, info: TargetInfo) -> FilteringParts:
     """The division by which the largest part is done first: each thread transforms the pixels and the filters that it
-    needs. If the number of images is a symbol, that of one image, and the library decides when it is called."""
+    needs. If the number of images is a symbol, there is room for one thread with all filters and one image, and the
+    library divides the work when it is called."""
     rows, images = number(volume(contraction.rows)), volume(contraction.batch)
-    batch = images if isinstance(images, int) else 1
+    batch, threads = (images, threads) if isinstance(images, int) else (1, 1)
     own, unit, best = group_tiles(right, info), info.tile[0], None
     groups, units = own.groups * batch, -(-rows // unit)
     alike = groups if not any(contraction.left.batch) else own.groups
