@@ -78,6 +78,7 @@ class GraphLowering:
         self._origins: dict[int, tuple[str, ...]] = {}
         self._inputs: list[str] = []
         self._mutations: list[tuple[str, TensorValue]] = []
+        self._settled: set[str] = set()  # buffers whose strides a library call or a result has been promised
         self._view_names: dict[tuple[Any, ...], str] = {}
         self._uses: dict[torch.fx.Node, Uses] = {}
         self._faults: list[tuple[type[Exception], str]] = []
@@ -413,7 +414,7 @@ class GraphLowering:
             return self.realize(x, fresh=True)
         base, stride, offset = layout
         if is_size(offset, 0) and same_layout(x.shape, stride, self.buffers[base]):
-            return base
+            return self._exactly_laid_out(base, x)
         key = (base, x.shape, stride, offset)
         name = self._view_names.get(key)
         if name is None:
@@ -560,16 +561,23 @@ class GraphLowering:
         return result.name
 
     def _exactly_laid_out(self, name: str, value: TensorValue) -> str:
-        """A name of the buffer under which dimensions that have no second element have eager's strides, too."""
+        """A name of the buffer under which dimensions that have no second element have eager's strides, too: what the
+        library computes may be laid out by them."""
         buffer = self.buffers[name]
+        settled = name in self._settled
+        self._settled.add(name)
         if value.stride is None or buffer.stride == value.stride:
             return name
-        if any(isinstance(operation, LoopNest) and operation.buffer is buffer for operation in self.operations):
+        if not settled and any(
+                isinstance(operation, LoopNest) and operation.buffer is buffer for operation in self.operations):
             buffer.stride = value.stride
             return name
-        view = self.new_buffer(value.shape, value.stride, value.dtype, value.device)
-        self.emit(prog.View(view.name, name))
-        return view.name
+        key = (name, value.shape, value.stride, 0)
+        if key not in self._view_names:
+            view = self.new_buffer(value.shape, value.stride, value.dtype, value.device)
+            self._view_names[key] = view.name
+            self.emit(prog.View(view.name, name))
+        return self._view_names[key]
 
 
 def _buffers_read(node: Node) -> frozenset[str]:

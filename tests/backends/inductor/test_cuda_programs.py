@@ -310,6 +310,31 @@ def test_builds_compile(tmp_path):
     assert out.split() == ["0", "True", "True", "1", "True", "False"], out
 
 
+@needs_triton
+def test_launchers_are_made_with_the_kernels(tmp_path):
+    """Each is made beside the others, not when its kernel is first launched: Triton may compile it."""
+    source = run("""
+    gpu = check(lambda x: (x.erfc().tanh() + 1, x.exp().softmax(-1)), torch.randn(64, 64))
+    print(gpu.artifacts[0].source)
+    """)
+    (tmp_path / "source.txt").write_text(source)
+    out = run(f"""
+    import triton
+    from dynamo_lite.backends.inductor.codegen.triton import launch
+    from triton.backends.compiler import GPUTarget
+    class Driver:
+        made = []
+        def launcher_cls(self, src, metadata):
+            self.made.append((src.fn.__name__, metadata.num_warps))
+    triton.runtime.driver.set_active(Driver())
+    launch._target = lambda device: GPUTarget("cuda", 90, 32)
+    launches = launch.load_for_gpu(open({str(tmp_path / "source.txt")!r}).read(), 0)
+    names = [name for name, _ in Driver.made]
+    print(len(names) > 0, sorted(name.replace("launch_", "") for name in launches) == sorted(names))
+    """, interpret="0", TRITON_CACHE_DIR=str(tmp_path))
+    assert out.split() == ["True", "True"], out
+
+
 def test_batch_norm_of_cudnn_writes_its_statistics():
     """As the graph has it: by the operator whose schema says so, with the same gradients."""
     x, weight, bias = (torch.randn(s) for s in ((6, 3, 4), (3,), (3,)))

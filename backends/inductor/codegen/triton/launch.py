@@ -41,9 +41,10 @@ def load_for_gpu(source: str, device: int, clock: Clock | None = None) -> dict[s
     namespace.update({f"run_{name}": kernel.launcher() for name, kernel in kernels.items()})
     launches = launches_of(namespace, clock or CudaClock(device))
     wanted = [name for name in kernels if _is_wanted(name, launches)]
+    _driver()  # compiles its own code, which each of the threads would do
     with ThreadPoolExecutor(min(_WORKERS, len(kernels) or 1)) as pool:
         # Now, and not at the first launch, so that what cannot be compiled is known while there is another way.
-        made = [(name, pool.submit(kernels[name].compile, 0)) for name in wanted]
+        made = [(name, pool.submit(kernels[name].prepare)) for name in wanted]
         for name, future in made:
             error = future.exception()
             if error is not None and FORM not in name:
@@ -96,6 +97,7 @@ class Builds:
         self._kernel, self._types, self._blocks = kernel, dict(types), dict(blocks)
         self._options: dict[str, Any] = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": False}
         self._device = device
+        self._made: dict[int, Any] = {}
         if "device_assert" in kernel.src:
             # Assertions are compiled in then, as those of eager's kernels are; checks of overflow are not wanted.
             self._options |= {"debug": True, "sanitize_overflow": False}
@@ -109,14 +111,26 @@ class Builds:
         Args:
             build: 1: not all pointers are multiples of 16; 2: not all sizes are; 3: neither.
         """
+        if build in self._made:
+            return self._made[build]
         divisible = [["tt.divisibility", ALIGNED]]
         known = set(() if build & 1 else self._pointers) | set(() if build & 2 else self._sizes)
         attributes = {(at,): divisible for at, name in enumerate(self._types) if name in known}
         source = importlib.import_module("triton.compiler").ASTSource(
             fn=self._kernel, signature={**self._types, **dict.fromkeys(self._blocks, "constexpr")},
             constexprs=dict(self._blocks), attrs=attributes)
-        return importlib.import_module("triton").compile(
+        made = self._made[build] = importlib.import_module("triton").compile(
             source, target=_target(self._device), options=dict(self._options))
+        return made
+
+    def prepare(self) -> None:
+        """Compiles the build for aligned pointers and sizes, and what launches it.
+
+        Up to Triton 3.6 a launcher is a C module for each signature, a quarter of a second of gcc. Triton keeps it on
+        disk and finds it there when the kernel is loaded.
+        """
+        made = self.compile(0)
+        _driver().launcher_cls(made.src, made.metadata)
 
     def loaded(self, build: int) -> tuple[Any, Any, Any]:
         """A build on its device: what launches it, with which function and metadata. The device is current."""
@@ -147,6 +161,11 @@ class Builds:
         exec(compile("\n".join(lines), f"<launch of {self._kernel.__name__}>", "exec"), namespace)
         run: Callable[..., None] = namespace["run"]
         return run
+
+
+def _driver() -> Any:
+    """What Triton loads and launches kernels with."""
+    return importlib.import_module("triton.runtime").driver.active
 
 
 @functools.cache
