@@ -52,6 +52,8 @@ _RANDOM_FILLS = frozenset(
     for overload in packet.overloads())
 
 
+_VIEWS = torch._C.DispatchKey.ADInplaceOrView
+
 _WITHOUT_GRADIENT = frozenset({torch.nn.functional.one_hot})
 """Composites whose decomposition is ours also where autograd records: it would take them apart before we see them."""
 
@@ -90,7 +92,7 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
         raise CannotFunctionalize("a result that is a new leaf of autograd")
     refuse_chosen_gradients(gm)
     mode = fake_mode_of(gm, example_inputs)
-    recorder = Recorder(mode, decompositions)
+    recorder = Recorder(mode, decompositions, below_autograd=True)
     recorder.add_inputs(gm, example_inputs)
     answered = torch_questions.scope(symbols=False)
     with answered, global_state_kept(), mode, torch._C._AutoDispatchBelowAutograd(), recorder:
@@ -142,6 +144,27 @@ def _is_new_leaf(node: Node) -> bool:
     return value._base is None or not value._base.requires_grad
 
 
+def _is_cached_cast(x: torch.Tensor, cast: torch.Tensor) -> bool:
+    """Whether it is the cast of a parameter that autocast keeps: it is made with gradients wherever that is
+    (``cached_cast`` in aten/src/ATen/autocast_mode.cpp)."""
+    leaf = x.requires_grad and x.is_leaf and not x._is_view()
+    return torch.is_grad_enabled() and leaf and cast.is_floating_point()
+
+
+@contextlib.contextmanager
+def _views_have_bases() -> Iterator[None]:
+    """A view says that it requires gradients if its base does, also without gradients, and aten's own kernels choose by
+    that (``should_fold`` in aten/src/ATen/native/LinearAlgebra.cpp). It is the dispatch key of views that tells it of
+    its base, which is excluded while a dispatch mode has an operation."""
+    before = torch._C._dispatch_tls_is_dispatch_key_excluded(_VIEWS)
+    exclude = torch._C._dispatch_tls_set_dispatch_key_excluded
+    exclude(_VIEWS, False)
+    try:
+        yield
+    finally:
+        exclude(_VIEWS, before)
+
+
 @contextlib.contextmanager
 def global_state_kept() -> Iterator[None]:
     """Grad mode and autocast as before, whatever nodes of the graph switched and wherever it ends; no fake tensor in
@@ -176,8 +199,9 @@ class Recorder(TorchDispatchMode):
         # Keeps torch from wrapping __torch_dispatch__ with what imports torch._dynamo.
         return False
 
-    def __init__(self, fake_mode: Any, decompositions: Decompositions) -> None:
+    def __init__(self, fake_mode: Any, decompositions: Decompositions, below_autograd: bool = False) -> None:
         super().__init__()
+        self._below_autograd = below_autograd  # for the whole of the recording
         self.graph = Graph()
         self.memory = Memory(self.emit)
         self.inputs: list[Tracked | None] = []
@@ -264,7 +288,7 @@ class Recorder(TorchDispatchMode):
         casts = self._casts
         if kind_of(func) == "composite" and not casts_inside.are_cast(func, (args, kwargs)):
             # Not by a decomposition of ours: what aten's own kernel calls is cast.
-            with self, casts_inside.on(casts):
+            with self, _views_have_bases(), casts_inside.on(casts):
                 return casts_inside.take_apart(func, args, kwargs, self._decomposes_in_python((args, kwargs)))
         self._casts = ()
         try:
@@ -297,7 +321,7 @@ class Recorder(TorchDispatchMode):
                 return result
             kind = "composite"
         if kind == "composite":
-            with self:
+            with self, _views_have_bases():
                 return casts_inside.take_apart(func, args, kwargs, self._decomposes_in_python((args, kwargs)))
         if kind not in _RECORDED:
             raise CannotFunctionalize(f"{func} changes which memory a tensor uses")
@@ -315,6 +339,8 @@ class Recorder(TorchDispatchMode):
             if kwargs.get("dtype") is None and any(a.name == "dtype" for a in func._schema.arguments):
                 kwargs = {**kwargs, "dtype": result.dtype}
         if isinstance(result, torch.Tensor):
+            if func is aten._to_copy.default and self._below_autograd and _is_cached_cast(args[0], result):
+                result.requires_grad_()
             node = self._create(func, self._nodes(args), self._nodes(kwargs), result)
             if view and _share_memory(result, args[0]):
                 self._add_view(result, node, func, args, kwargs, None)

@@ -42,6 +42,8 @@ class Matrix:
         batch: a stride for each batch dim.
         line: the stride from one row of the left operand, or one column of the right one, to the next.
         depth: the stride along what is summed.
+        taps: of a convolution's filters whose channels lie innermost: so many, each with all channels side by side.
+            What is summed goes through the channels, tap by tap, and ``depth`` is 0. 0: of all others.
     """
 
     buffer: str
@@ -49,6 +51,12 @@ class Matrix:
     batch: tuple[ix.Index, ...]
     line: ix.Index
     depth: ix.Index
+    taps: int = 0
+
+    @property
+    def deep(self) -> bool:
+        """Whether neighbours in memory are neighbours along the depth, or along a tap's part of it."""
+        return self.depth == 1 or self.taps > 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

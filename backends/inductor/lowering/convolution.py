@@ -182,6 +182,18 @@ def _contiguous(g: GraphLowering, x: TensorValue, dims: int) -> Operand:
     return operand
 
 
+def _filters(g: GraphLowering, weight: TensorValue, w: _Window) -> tuple[Operand, tuple[int, int, int]]:
+    """Filters in memory, and their strides along channels and taps: as they are if a filter's taps lie side by side, or
+    a tap's channels; but not of windows that see no pixel twice, which are packed in the other order."""
+    across = w.kernel[1]
+    last = (w.depth, 1, *(w.group_in * step for step in (across, 1)[4 - weight.ndim:]))
+    if w.overlaps and w.kernel != (1, 1) and w.group_in > 1 and same_strides(weight.shape, last, weight.stride):
+        operand = Operand(g, weight)
+        if same_strides(weight.shape, operand.stride, last):
+            return operand, (1, w.group_in * across, w.group_in)
+    return _contiguous(g, weight, weight.ndim), (math.prod(w.kernel), across, 1)
+
+
 # ---------------------------------------------------------------- sums over channels
 def _grouped(
     g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Window, spatial: int
@@ -189,7 +201,7 @@ def _grouped(
     image = _contiguous(g, input, spatial)
     if image.stride[1] != w.height * w.width:
         image = _contiguous(g, input, input.ndim)
-    filters = _contiguous(g, weight, weight.ndim)
+    filters, strides = _filters(g, weight, w)
     sizes = (w.batch, w.groups, w.group_out, w.out_height, w.out_width)
     n, group, channel, y, x = shape_vars(sizes)
     taps = [dim_var(5 + at, size) for at, size in enumerate((w.group_in, *w.kernel))]
@@ -197,7 +209,7 @@ def _grouped(
     out_channel = ix.add(ix.mul(group, w.group_out), channel)
     a = g.ops.load(
         filters.buffer,
-        ix.add(ix.dot((out_channel, *taps), (w.depth, w.depth // w.group_in, w.kernel[1], 1)), filters.offset),
+        ix.add(ix.dot((out_channel, *taps), (w.depth, *strides)), filters.offset),
         torch.float32,
     )
     in_channel = ix.add(ix.mul(group, w.group_in), c)
@@ -209,7 +221,7 @@ def _grouped(
         filters.offset,
         tuple(s for s, size in zip((0, w.group_out * w.depth), sizes[:2]) if not is_size(size, 1)),
         w.depth,
-        1,
+        *((1, 0) if strides[-1] == 1 else (0, math.prod(w.kernel))),
     )
     right: Matrix | Patches
     if w.plain:

@@ -41,10 +41,14 @@ def im2col_planes(right: Patches, rows: int, info: TargetInfo, saved: float = 0.
     return min(kinds, key=cost)
 
 
-def gain_of_strip(right: Patches, planes: Im2colPlanes, saved: float, info: TargetInfo) -> float:
-    """What packing of the filters, which are read in streams otherwise, for a strip's columns saves of each product."""
+def gain_of_strip(
+    right: Patches, planes: Im2colPlanes, saved: float, info: TargetInfo, must: bool = False
+) -> float:
+    """What packing of the filters, which are read in streams otherwise, for a strip's columns saves of each product;
+    less than nothing if that costs more and they must be packed."""
     columns = right.out_height * right.out_width
-    return max(saved - info.costs.left_columns * -(-columns // planes.strip) / columns, 0.0)
+    gain = saved - info.costs.left_columns * -(-columns // planes.strip) / columns
+    return gain if must else max(gain, 0.0)
 
 
 def _planes_of_kind(right: Patches, rows: int, copies: bool, info: TargetInfo) -> Im2colPlanes:

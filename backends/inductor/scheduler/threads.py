@@ -121,7 +121,9 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         rows, depth = number(volume(contraction.rows)), number(contraction.depth)
         saved = saved_left(contraction, info) if sized else 0.0
         planes = im2col_planes(right, rows, info, saved)
-        packing, gain = _window_packing(right, info), gain_of_strip(right, planes, saved, info)
+        # Filters whose channels lie innermost are packed in any case.
+        must = contraction.left.taps > 0
+        packing, gain = _window_packing(right, info), gain_of_strip(right, planes, saved, info, must)
         from_planes = planes.cost + rows * (info.costs.placed_right - gain)
         exchanged = exchange(contraction, right, info) if stays_near(right, info) else None
         beside = from_planes + rows * saved_left(contraction, info)
@@ -140,12 +142,12 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         # The places of all taps come first.
         slot = rounded(depth, MAX_LANES) + rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
         again = 1.0
-        if gain:
-            again = packed_again(contraction, threads, planes.strip, info)
+        if gain or must:
+            again = packed_again(contraction, threads, planes.strip, info) if sized else 1.0
             kept = planes.strip * BLOCK if depth > chunk_depth(info) else 0
             slot += kept + MAX_LANES + rounded(left_block(info), MAX_LANES)
         by_rows = sized and _by_rows(contraction, threads, planes.cost, info, again)
-        return WorkSharing(by_rows, threads, slot, group=planes.strip // info.panel if gain else 0,
+        return WorkSharing(by_rows, threads, slot, group=planes.strip // info.panel if gain or must else 0,
                            chunk=chunk_depth(info), strip=planes.strip, copies=planes.copies, decided=sized,
                            packing=planes.cost)
     if not sized:
@@ -204,7 +206,7 @@ def _windows_at_once(contraction: Contraction, right: Patches, from_planes: floa
     Args:
         from_planes: what it costs in rows to read them from planes.
         packing: what an element costs to pack."""
-    if any(right.padding) or right.dilation[1] != 1:
+    if any(right.padding) or right.dilation[1] != 1 or contraction.left.taps:
         return 0
     columns = columns_at_once(contraction, info)
     if not columns:

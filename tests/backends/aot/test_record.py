@@ -4,6 +4,7 @@ tested.
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import dynamo_lite
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
@@ -584,3 +585,46 @@ def test_out_that_is_written_unseen():
     a, b, out = torch.randn(3, 4), torch.randn(2, 5), torch.zeros(6, 20)
     torch.testing.assert_close(dynamo_lite.compile(f)(a, b, out), torch.kron(a, b) * 2)
     torch.testing.assert_close(out, torch.kron(a, b))
+
+
+class Products(TorchDispatchMode):
+    """Writes down which products run."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func in (torch.ops.aten.linear.default, torch.ops.aten.matmul.default):  # whole, in inference mode
+            with self:
+                return func.decompose(*args, **(kwargs or {}))
+        self.found += [func] if func in (torch.ops.aten.mm.default, torch.ops.aten.bmm.default) else []
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("grad_mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("casts", [False, True])
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("program", [
+    lambda x, w, b: F.linear(x, w, b), lambda x, w, b: x @ w.t(), lambda x, w, b: F.linear(x, w[:], b),
+    lambda x, w, b: F.linear(x, w.detach(), b)])
+def test_products_are_those_that_eager_chooses(program, requires_grad, casts, grad_mode, backend_check):
+    """Whether lines of a batch become those of one matrix depends on whether the other one requires gradients."""
+    x, w, b = r(4, 6, 8).transpose(0, 1), r(5, 8).requires_grad_(requires_grad), r(5)
+    with grad_mode(), torch.autocast("cpu", torch.bfloat16, enabled=casts):
+        if grad_mode is torch.no_grad:
+            with Products() as products:
+                program(x, w, b)
+            eager = products.found
+        else:  # a mode sees operations whole there, and would take them apart without bases of views
+            eager = [torch.ops.aten.mm.default if e.name == "aten::mm" else torch.ops.aten.bmm.default
+                     for e in _events(lambda: program(x, w, b)) if e.name in ("aten::mm", "aten::bmm")]
+        gm, fakes = backend_check.capture(program, [x, w, b])
+        graph = record(gm, fakes, {})
+    assert [n.target for n in graph.graph.nodes if str(n.target) in ("aten.mm.default", "aten.bmm.default")] == eager
+
+
+def _events(fn):
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        fn()
+    return profiler.events()

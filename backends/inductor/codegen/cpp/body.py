@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
+import torch
+
 from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import ROUND, VALUE, const_text, index_text, operation_text
 from dynamo_lite.backends.inductor.ir import index as ix
@@ -228,11 +230,19 @@ class Body:
         if v is None:
             self.line(f"store1({p} + {self._scalar_index(s.index)}, {self._as(s.value, False)});")
             return
-        value = self._as(s.value, True)
-        if self._plain(s.index, v):
-            self.line(f"store<L>({p} + {self._scalar_index(s.index)}, {value}, m{self._twin});")
-        else:
-            self.line(f"store_lanes<L>({p}, {value}, m{self._twin}, {self._lane_index(s.index)});")
+        if not self._plain(s.index, v):
+            self.line(f"store_lanes<L>({p}, {self._as(s.value, True)}, m{self._twin}, {self._lane_index(s.index)});")
+            return
+        exact = self._before_rounding(s.value)
+        store, value = ("store", s.value) if exact is None else ("store_rounded", exact)
+        self.line(f"{store}<L>({p} + {self._scalar_index(s.index)}, {self._as(value, True)}, m{self._twin});")
+
+    def _before_rounding(self, n: Node) -> Node | None:
+        """The value in float32 that is known here and of which ``n`` is the rounded one, to 16 bits."""
+        if n.op != "cast" or n.dtype not in ROUND or n.args[0].dtype is not torch.float32:
+            return None
+        (exact,) = n.args
+        return exact if exact in self.emitted and self._in_vector(exact) else None
 
     def _take_in(self, stage: Stage, accumulators: Sequence[Accumulator], slot: str) -> None:
         """Stores and accumulates the values of an iteration, in the copies ``slot`` of the accumulators."""

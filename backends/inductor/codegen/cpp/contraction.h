@@ -19,6 +19,7 @@ struct Contraction {
     i64 batches[3], rows, columns, depth;
     Matrix left, right;   // of windows, p is the image
     Windows windows;    // of no channels if the right operand is a matrix
+    i64 taps;           // of a left operand whose rows have so many taps, each with all channels side by side (its depth is 0 then); 0: of another one
     bool transposed;    // lines of a tile are columns
     i64 row_parts, block_parts;  // into how many parts rows and windows are divided if operands exchange their roles (exchanged.h) or are transformed, else 0
     i64 tile_lines, tile_groups, tile_rows;  // lines of tiles of a group; groups, and rows of filters, that are transformed together (winograd.h); 0: none are

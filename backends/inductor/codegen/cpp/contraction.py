@@ -57,6 +57,8 @@ class ContractionKernel(CppKernel):
         self.line(f"Contraction c{{{{{_list(_filled([v.size for v in c.batch], 1))}}}, {sizes_}}};")
         left, right = c.left, c.right
         self.line(f"c.left = {self._matrix(left.buffer, left.offset, left.line, left.depth, left.batch)};")
+        if left.taps:
+            self.line(f"c.taps = {left.taps};")
         if isinstance(right, Matrix):
             self.line(f"c.right = {self._matrix(right.buffer, right.offset, right.line, right.depth, right.batch)};")
         else:

@@ -94,23 +94,27 @@ class Exchanged {
         }
         return room.copy;
     }
-    void pack_rows(const float* from, int rows, i64 depth, float* to) const {
+    // A piece of rows that begin there.
+    void pack_rows(const float* from, int rows, i64 k, i64 depth, float* to) const {
+        if (c.taps) return pack_taps(from, c.left.line, c.taps, w.channels, k, depth, rows, to);
+        from += k * c.left.depth;
         if (c.left.depth == 1) pack_columns(from, c.left.line, depth, rows, to);
         else if (c.left.line == 1) pack_lines(from, c.left.depth, depth, rows, to);
         else pack_elements(from, c.left.line, c.left.depth, depth, rows, to);
     }
-    // What is packed next: a whole panel of rows, whose depth is contiguous.
+    // What is packed next: a whole panel of rows, whose depth is contiguous, or that of each tap is, which are `apart`.
     struct Next {
         const float* p;
-        i64 line, each, lines;  // lines of the cache: of a row, of all
+        i64 line, apart, each, taps, lines;  // lines of the cache: of a tap, of all
         void fetch(i64 from, i64 to) const {
-            for (i64 n = from; n < to; ++n) __builtin_prefetch(p + n / each * line + n % each * fetched);
+            for (i64 n = from; n < to; ++n) __builtin_prefetch(p + n / (each * taps) * line + n / each % taps * apart + n % each * fetched);
         }
     };
     Next next_of(const float* rows, i64 r0, i64 k) const {
         const bool below = k + chain >= c.depth;
-        const i64 r = below ? r0 + panel : r0, at = below ? 0 : k + chain, each = units(least(chain, c.depth - at), fetched);
-        return {rows + r * c.left.line + at, c.left.line, each, c.left.depth == 1 && r + panel <= c.rows ? panel * each : 0};
+        const i64 r = below ? r0 + panel : r0, at = below ? 0 : k + chain, taps = c.taps ? c.taps : 1, first = at / taps;
+        const i64 each = units(units(least(at + chain, c.depth), taps) - first, fetched);
+        return {rows + r * c.left.line + first, c.left.line, w.channels, each, taps, (c.left.depth == 1 || c.taps) && r + panel <= c.rows ? panel * each * taps : 0};
     }
     // A panel of rows with columns [first, last), a strip.
     void panel_of(i64 batch, i64 r0, int rows, i64 first, i64 last, const float* source, const Room& room) const {
@@ -120,7 +124,7 @@ class Exchanged {
             const i64 depth = least(chain, c.depth - k);
             const bool done = k + depth >= c.depth;
             const Next next = next_of(left, r0, k);
-            pack_rows(left + r0 * c.left.line + k * c.left.depth, rows, depth, room.rows);
+            pack_rows(left + r0 * c.left.line, rows, k, depth, room.rows);
             for (i64 p = first; p < last; p += block) {
                 const int columns = (int)least(block, last - p), own = (columns + ROWS - 1) / ROWS;
                 float* const sums = room.sums + (p - first) * panel;

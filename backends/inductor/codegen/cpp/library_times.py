@@ -102,7 +102,7 @@ def entry_alone(name: str, info: TargetInfo) -> Callable[..., object] | None:
 def numbers_of(contraction: Contraction, sharing: WorkSharing, info: TargetInfo) -> ctypes.Array[ctypes.c_int64]:
     """As ``alone.cpp`` has them."""
     c, left, right = contraction, contraction.left, contraction.right
-    windows, line, depth = [0] * 25, 0, 0
+    windows, line, depth = [0] * 26, 0, 0
     if isinstance(right, Patches):
         pairs = (right.kernel, right.stride, right.padding, right.dilation)
         windows[:14] = [*(number(n) for n in (right.channels, right.height, right.width, right.out_height,
@@ -110,7 +110,7 @@ def numbers_of(contraction: Contraction, sharing: WorkSharing, info: TargetInfo)
         windows[14:18] = sharing.strip, sharing.copies, sharing.row_parts, sharing.block_parts
         if right.each:
             windows[18:22] = right.tiles(info.strip)
-        windows[22:] = sharing.tile_lines, sharing.tile_groups, sharing.tile_rows
+        windows[22:] = sharing.tile_lines, sharing.tile_groups, sharing.tile_rows, left.taps
     else:
         line, depth = number(right.line), number(right.depth)
     numbers = [

@@ -108,7 +108,8 @@ struct PackedProduct {
         for (i64 done = 0; done < depth; done += c.chunk) {
             const i64 now = least(c.chunk, depth - done), at = k + done;
             const bool last = at + now >= c.depth;
-            pack_left(from + at * c.left.depth, c.left.line, c.left.depth, now, rows, room.left);
+            if (c.taps) pack_left_taps(from, c.left.line, c.taps, c.windows.channels, at, now, rows, room.left);
+            else pack_left(from + at * c.left.depth, c.left.line, c.left.depth, now, rows, room.left);
             for (i64 q = p, stop; q < end; q = stop) {
                 stop = least(q + side, end);
                 float* const tile = kept ? room.sums + ((q - p) * room.kept + r0 - first) * panel : whole;

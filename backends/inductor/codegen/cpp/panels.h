@@ -164,15 +164,22 @@ static void pack_lines(const float* p, i64 step, i64 depth, int columns, float* 
         for_lanes<CL>(0, columns, [&](i64 c, auto m) INLINE_LAMBDA { store<CL>(to + c, load<CL>(p + c, m), full()); });
     }
 }
-// Neighbouring elements of a column are.
-static void pack_columns(const float* p, i64 line, i64 depth, int columns, float* to) {
+// Neighbouring elements of a column are; each is packed so far behind the one before.
+static void pack_columns(const float* p, i64 line, i64 depth, int columns, float* to, i64 apart = panel) {
     fvec tile[CL];
     for_lanes<CL>(0, columns, [&](i64 c, auto alive_columns) INLINE_LAMBDA {
         for_lanes<CL>(0, depth, [&](i64 k, auto alive_depth) INLINE_LAMBDA {
             load_tile<CL>(tile, p + c * line + k, line, alive_depth, alive_columns);
-            for (int j = 0; j < alive(alive_depth, CL); ++j) store<CL>(to + (k + j) * panel + c, tile[j], full());
+            for (int j = 0; j < alive(alive_depth, CL); ++j) store<CL>(to + (k + j) * apart + c, tile[j], full());
         });
     });
+}
+// The same of columns that have all channels of each tap side by side, for a depth that goes through the channels, tap by tap: [k, k + depth) of it.
+static void pack_taps(const float* p, i64 line, i64 taps, i64 channels, i64 k, i64 depth, int columns, float* to) {
+    for (i64 t = 0; t < taps; ++t) {
+        const i64 first = k > t ? units(k - t, taps) : 0, last = k + depth > t ? units(k + depth - t, taps) : 0;
+        if (first < last) pack_columns(p + t * channels + first, line, last - first, columns, to + (first * taps + t - k) * panel, taps * panel);
+    }
 }
 // Nothing is.
 static void pack_elements(const float* p, i64 line, i64 step, i64 depth, int columns, float* to) {
@@ -210,6 +217,28 @@ static void pack_left(const float* p, i64 line, i64 step, i64 depth, int rows, f
         else
             for (i64 k = 0; k < depth; ++k)
                 for (int i = 0; i < ROWS; ++i) to[k * ROWS + i] = p[(i < own ? i : 0) * line + k * step];
+    }
+}
+// The same of rows that have all channels of each tap side by side, for a depth that goes through the channels, tap by tap: [k, k + depth) of it.
+static void pack_left_taps(const float* p, i64 line, i64 taps, i64 channels, i64 k, i64 depth, int rows, float* to) {
+    constexpr int L = strip_lanes;
+    const i64 strip = strip_of(depth), end = k + depth;
+    for (int r = 0; r < rows; r += ROWS, p += ROWS * line, to += strip) {
+        const int own = rows - r < ROWS ? rows - r : ROWS;
+        vec<float, L> tile[L];
+        for (i64 c = k / taps; c * taps < end; c += L) {
+            const int some = (int)least(L, channels - c);
+            for (i64 t = 0; t < taps; ++t) {
+                load_tile<L>(tile, p + t * channels + c, line, some, own);
+                for (int j = 0; j < some; ++j) {
+                    const i64 at = (c + j) * taps + t;
+                    if (at < k || at >= end) continue;
+                    // What is beyond a strip's rows is the next tap's place, but behind the last tap there is one that is packed already.
+                    if (t + 1 < taps) store<L>(to + (at - k) * ROWS, tile[j], full());
+                    else __builtin_memcpy(to + (at - k) * ROWS, &tile[j], ROWS * sizeof(float));
+                }
+            }
+        }
     }
 }
 // The tile with rows and columns exchanged; `to` has lines of `block`.

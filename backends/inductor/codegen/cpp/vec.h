@@ -225,6 +225,11 @@ template <int L, class T> INLINE vec<T, L> load(const T* p, int n) {
     if constexpr (sizeof(T) == 4 && L == 8) return bits<V>(__builtin_ia32_loaddqusi256_mask((const i32*)p, vec<i32, 8>{}, (u8)((1u << n) - 1)));
     if constexpr (sizeof(T) == 8 && L == 8)
         return bits<V>(__builtin_ia32_loaddqudi512_mask((const long long*)p, vec<long long, 8>{}, (u8)((1u << n) - 1)));
+#ifdef __AVX512BW__
+    if constexpr (sizeof(T) == 2 && L == 16) return bits<V>(__builtin_ia32_loaddquhi256_mask((const i16*)p, vec<i16, 16>{}, (u16)((1u << n) - 1)));
+    if constexpr (sizeof(T) == 2 && L == 8) return bits<V>(__builtin_ia32_loaddquhi128_mask((const i16*)p, vec<i16, 8>{}, (u8)((1u << n) - 1)));
+    if constexpr (sizeof(T) == 1 && L == 16) return bits<V>(__builtin_ia32_loaddquqi128_mask((const char*)p, vec<char, 16>{}, (u16)((1u << n) - 1)));
+#endif
 #endif
     vec<T, L> v{};
     for (int k = 0; k < L; ++k)
@@ -240,6 +245,11 @@ template <int L, class T> INLINE void store(T* p, vec<T, L> v, int n) {
     if constexpr (sizeof(T) == 4 && L == 8) return __builtin_ia32_storedqusi256_mask((i32*)p, bits<vec<i32, 8>>(v), (u8)((1u << n) - 1));
     if constexpr (sizeof(T) == 8 && L == 8)
         return __builtin_ia32_storedqudi512_mask((long long*)p, bits<vec<long long, 8>>(v), (u8)((1u << n) - 1));
+#ifdef __AVX512BW__
+    if constexpr (sizeof(T) == 2 && L == 16) return __builtin_ia32_storedquhi256_mask((i16*)p, bits<vec<i16, 16>>(v), (u16)((1u << n) - 1));
+    if constexpr (sizeof(T) == 2 && L == 8) return __builtin_ia32_storedquhi128_mask((i16*)p, bits<vec<i16, 8>>(v), (u8)((1u << n) - 1));
+    if constexpr (sizeof(T) == 1 && L == 16) return __builtin_ia32_storedquqi128_mask((char*)p, bits<vec<char, 16>>(v), (u16)((1u << n) - 1));
+#endif
 #endif
     for (int k = 0; k < L; ++k)
         if (k < n) p[k] = v[k];
@@ -261,6 +271,12 @@ template <int L, class M> INLINE void store(bf16* p, vec<float, L> v, M m) {
     store<L>((u16*)p, convert<u16>(bits<vec<u32, L>>(v) >> 16), m);
 }
 template <int L, class M> INLINE void store(f16* p, vec<float, L> v, M m) { store<L>((u16*)p, pack_f16<L>(v), m); }
+// Values that are rounded by being stored.
+template <int L, class M> INLINE void store_rounded(bf16* p, vec<float, L> v, M m) {
+    const vec<u32, L> u = bits<vec<u32, L>>(v), r = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+    store<L>((u16*)p, convert<u16>(v != v ? vec<u32, L>{} + 0x7fc0 : r), m);
+}
+template <int L, class M> INLINE void store_rounded(f16* p, vec<float, L> v, M m) { store<L>(p, v, m); }
 template <int L, class V, class M> INLINE void store(b8* p, V v, M m) { store<L>((i8*)p, mask_for<vec<i8, L>>(v) & 1, m); }
 
 template <class T> INLINE T load1(const T* p) { return *p; }

@@ -37,18 +37,21 @@ template <class V> INLINE void transform_sums(const V (&m)[4][4], V (&to)[2][2])
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) to[i][0] = lines[i][0] + lines[i][1] + lines[i][2], to[i][1] = lines[i][1] - lines[i][2] - lines[i][3];
 }
-// Rows of filters, whose taps lie side by side: strip after strip, [channel][row], for each of the places, which are `apart`.
-static void pack_filters(const float* p, i64 line, i64 channels, i64 rows, float* taps, float* to, i64 apart) {
+// Rows of filters: strip after strip, [channel][row], for each of the places, which are `apart`. Side by side lie a channel's taps, or, if `last`, a tap's channels.
+static void pack_filters(const float* p, i64 line, i64 channels, bool last, i64 rows, float* taps, float* to, i64 apart) {
     constexpr int L = strip_lanes;
     constexpr i64 some = 32;  // channels, whose taps stay in the first cache
     for (i64 r = 0; r < rows; r += ROWS, to += strip_of(channels))
         for (i64 from = 0; from < channels; from += some) {
-            const i64 own = least(some, channels - from);
-            pack_left(p + r * line + from * 9, line, 1, own * 9, (int)least(rows - r, ROWS), taps);
+            const i64 own = least(some, channels - from), channel = last ? ROWS : 9 * ROWS, tap = last ? own * ROWS : ROWS;
+            const int alive_rows = (int)least(rows - r, ROWS);
+            if (last)
+                for (int k = 0; k < 9; ++k) pack_left(p + r * line + k * channels + from, line, 1, own, alive_rows, taps + k * tap);
+            else pack_left(p + r * line + from * 9, line, 1, own * 9, alive_rows, taps);
             for (i64 c = 0; c < own; ++c) {
                 vec<float, L> g[9], u[4][4];
 #pragma GCC unroll 9
-                for (int k = 0; k < 9; ++k) g[k] = load<L>(taps + (c * 9 + k) * ROWS, full());
+                for (int k = 0; k < 9; ++k) g[k] = load<L>(taps + c * channel + k * tap, full());
                 transform_taps(g, u);
 #pragma GCC unroll 16
                 for (int k = 0; k < tile_places; ++k) store<L>(to + k * apart + (from + c) * ROWS, u[k / 4][k % 4], full());
@@ -107,7 +110,7 @@ static bool all_finite(const float* p, i64 count) {
     return true;
 }
 // Line y of one row's results from column x on, as plain sums.
-static void plain_sums(const Windows& w, const float* image, const float* filter, i64 y, i64 x, i64 count, float* to) {
+static void plain_sums(const Windows& w, const float* image, const float* filter, bool channels_last, i64 y, i64 x, i64 count, float* to) {
     for (i64 i = 0; i < count; i += CL) {
         fvec all{}, sum{};
         for (i64 n = 0, done = 0; n < w.channels; ++n) {
@@ -115,7 +118,7 @@ static void plain_sums(const Windows& w, const float* image, const float* filter
                 const i64 line = y - w.pad_h + k / 3, from = x + i - w.pad_w + k % 3;
                 if (line < 0 || line >= w.height) continue;
                 const Lanes lanes(-from, w.width - from);
-                sum = fma_(bc<CL>(filter[n * 9 + k]), load_within<CL>(image + (n * w.height + line) * w.width + from, lanes.mask()), sum);
+                sum = fma_(bc<CL>(filter[channels_last ? k * w.channels + n : n * 9 + k]), load_within<CL>(image + (n * w.height + line) * w.width + from, lanes.mask()), sum);
             }
             if (done >= chain) all += sum, sum = fvec{}, done = 0;
         }
@@ -210,7 +213,7 @@ class Winograd {
             if (all_finite(to, height * width)) continue;
             const float* const image = c.right.p + at_batch(c, c.right, g.batch);
             const float* const filter = c.left.p + at_batch(c, c.left, g.batch) + r * c.left.line;
-            for (i64 line = 0; line < height; ++line) plain_sums(w, image, filter, y + line, x, width, to + line * width);
+            for (i64 line = 0; line < height; ++line) plain_sums(w, image, filter, c.taps > 0, y + line, x, width, to + line * width);
         }
         if (parts == 1) return epilogue(context, g.batch, r0, r1, y * width, (y + height) * width, room.results, pitch);
         for (i64 line = 0; line < height; ++line) {
@@ -227,7 +230,7 @@ class Winograd {
             for (i64 own = r0, stop; own < r1; own = stop) {
                 stop = least(own + c.tile_rows, r1);
                 if (first == g0 || stop - own < r1 - r0)
-                    pack_filters(filters + own * c.left.line, c.left.line, w.channels, stop - own, room.taps, room.filters, filter_place);
+                    pack_filters(filters + own * c.left.line, c.left.line, w.channels, c.taps > 0, stop - own, room.taps, room.filters, filter_place);
                 for (i64 g = first; g < last; ++g) {
                     const Group group = group_of(g);
                     float* const image = room.images + (g - first) * tile_places * image_place;
