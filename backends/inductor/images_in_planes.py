@@ -66,10 +66,19 @@ def _is_sized(value: torch.Tensor) -> bool:
 
 
 def _is_last(node: Node) -> bool:
-    """Whether its value is an image, or filters, whose channels lie innermost."""
+    """Whether its value is an image, or filters, whose channels lie innermost; also of one pixel or one tap, where that
+    is the same memory, since the library goes by strides alone."""
     value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.dim() == 4 and value.layout is torch.strided and (
-        _is_sized(value) and not value.is_contiguous() and value.is_contiguous(memory_format=torch.channels_last))
+    if not isinstance(value, torch.Tensor) or value.dim() != 4 or value.layout is not torch.strided:
+        return False
+    last = _is_sized(value) and value.is_contiguous(memory_format=torch.channels_last)
+    return last and value.stride() != _planes(value)
+
+
+def _planes(value: torch.Tensor) -> tuple[int, ...]:
+    """Strides of an image in planes."""
+    _, channels, height, width = value.shape
+    return channels * height * width, height * width, width, 1
 
 
 class _Rewriting:
@@ -126,9 +135,7 @@ class _Rewriting:
             return known[a]
         if not _is_last(a):
             return a
-        _, channels, height, width = a.meta["val"].shape
-        stride = (channels * height * width, height * width, width, 1)
-        known[a] = self._copied(a, stride, reader)
+        known[a] = self._copied(a, _planes(a.meta["val"]), reader)
         return known[a]
 
     def _copied(self, a: Node, stride: tuple[int, ...], like: Node) -> Node:

@@ -185,10 +185,11 @@ def _contiguous(g: GraphLowering, x: TensorValue, dims: int) -> Operand:
 def _filters(g: GraphLowering, weight: TensorValue, w: _Window) -> tuple[Operand, tuple[int, int, int]]:
     """Filters in memory, and their strides along channels and taps: as they are if a filter's taps lie side by side, or
     a tap's channels; but not of windows that see no pixel twice, which are packed in the other order."""
-    across = w.kernel[1]
+    across, in_memory = w.kernel[1], weight.node.op == "load"
     last = (w.depth, 1, *(w.group_in * step for step in (across, 1)[4 - weight.ndim:]))
-    if w.overlaps and w.kernel != (1, 1) and w.group_in > 1 and same_strides(weight.shape, last, weight.stride):
-        operand = Operand(g, weight)
+    if w.overlaps and w.kernel != (1, 1) and w.group_in > 1 and (
+            in_memory or same_strides(weight.shape, last, weight.stride)):
+        operand = Operand(g, weight)  # where they are, of a copy that nobody has made yet what it would copy
         if same_strides(weight.shape, operand.stride, last):
             return operand, (1, w.group_in * across, w.group_in)
     return _contiguous(g, weight, weight.ndim), (math.prod(w.kernel), across, 1)

@@ -14,7 +14,8 @@ from dynamo_lite.backends.inductor.lowering import memory_order
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, shape_vars
 from dynamo_lite.backends.inductor.target_info import LINE, current
 
-CLOSE = {torch.float32: (1e-4, 2e-5), torch.float64: (1e-10, 1e-10), torch.bfloat16: (2e-2, 2e-2),
+# Eager's own sums of group norm's gradients differ from those in float64 by up to 3e-5 of their deviation (AVX-512).
+CLOSE = {torch.float32: (1e-4, 4e-5), torch.float64: (1e-10, 1e-10), torch.bfloat16: (2e-2, 2e-2),
          torch.float16: (4e-3, 4e-3)}
 # Images, channels, rows of pixels: some larger than a first cache has lines, some not.
 SHAPES = [(2, 24, 40, 33), (4, 96, 31, 29), (3, 16, 5, 7), (1, 130, 24, 24)]
