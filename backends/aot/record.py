@@ -144,11 +144,14 @@ def _is_new_leaf(node: Node) -> bool:
     return value._base is None or not value._base.requires_grad
 
 
-def _is_cached_cast(x: torch.Tensor, cast: torch.Tensor) -> bool:
-    """Whether it is the cast of a parameter that autocast keeps: it is made with gradients wherever that is
+def _know_cached_cast(func: Any, args: tuple[Any, ...], result: Any) -> None:
+    """The cast of a parameter that autocast keeps requires gradients: it is made with them, wherever that is
     (``cached_cast`` in aten/src/ATen/autocast_mode.cpp)."""
-    leaf = x.requires_grad and x.is_leaf and not x._is_view()
-    return torch.is_grad_enabled() and leaf and cast.is_floating_point()
+    if func is not aten._to_copy.default or not torch.is_grad_enabled() or not result.is_floating_point():
+        return
+    (x,) = args
+    if x.requires_grad and x.is_leaf and not x._is_view():
+        result.requires_grad_()
 
 
 @contextlib.contextmanager
@@ -338,9 +341,9 @@ class Recorder(TorchDispatchMode):
             # The graph itself has set another: what follows from it is said.
             if kwargs.get("dtype") is None and any(a.name == "dtype" for a in func._schema.arguments):
                 kwargs = {**kwargs, "dtype": result.dtype}
+        if self._below_autograd:
+            _know_cached_cast(func, args, result)
         if isinstance(result, torch.Tensor):
-            if func is aten._to_copy.default and self._below_autograd and _is_cached_cast(args[0], result):
-                result.requires_grad_()
             node = self._create(func, self._nodes(args), self._nodes(kwargs), result)
             if view and _share_memory(result, args[0]):
                 self._add_view(result, node, func, args, kwargs, None)

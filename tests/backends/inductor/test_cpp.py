@@ -155,6 +155,23 @@ def test_functions_in_line_are_within_two_ulps(simd, build):
         assert torch.equal(want.signbit() | want.isnan(), got.signbit() | want.isnan()), name
 
 
+@pytest.mark.parametrize("simd", ["avx512", "avx2"])
+def test_one_and_the_error_function(simd, build):
+    """What ``gelu`` is made of, by the sum's size: for large negative numbers it is no difference of two near one."""
+    bits = torch.arange(0, 2**32, 9973, dtype=torch.int64)
+    x = torch.cat([(bits - 2**31).to(torch.int32).view(torch.float32), torch.linspace(-8, 8, 1 << 20)])
+    with config.patch(cpp_simd=simd):
+        (got,) = build(lambda x: (F.gelu(x),), [x]).call(x)
+    exact = F.gelu(x.double())
+    finite = exact.isfinite() & x.isfinite() & (x.abs() > 1e-30) & (x.abs() < 1e38)
+    error = (got.double() - exact).abs()[finite] / x[finite].double().abs()
+    half = (exact / x).abs()[finite].clamp_min(0.05)  # of 1 + erf
+    assert (error <= 5e-7 * half).all(), (error / half).max()
+    assert torch.equal(got.isnan(), F.gelu(x).isnan())
+    low = finite & (x < -8)
+    assert (got[low] == 0).all()
+
+
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_threads(threads, build, data):
     before = torch.get_num_threads()

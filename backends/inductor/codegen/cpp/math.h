@@ -69,8 +69,54 @@ template <int L> INLINE vec<float, L> fast_erf(vec<float, L> x) {
     return t < F(0.92f) ? fma_(p, x, x) : copysign_(far, x);
 }
 
+#if defined(__AVX512F__)
+// erfc in 32 parts of [0, 5), each a polynomial of the distance from its middle, in parts: interpolated at Chebyshev's nodes in double. A coefficient for each lane is
+// one instruction, as two registers hold those of all parts.
+alignas(64) static const float erfc_parts[6][32] = {
+    {0x1.d2f4dcp-1f, 0x1.7b0894p-1f, 0x1.294bb4p-1f, 0x1.c1d46ap-2f, 0x1.47b96ep-2f, 0x1.cb3c86p-3f, 0x1.351262p-3f, 0x1.8f34eap-4f, 0x1.ee5c18p-5f,
+     0x1.254038p-5f, 0x1.4d17cap-6f, 0x1.6a088p-7f, 0x1.785674p-8f, 0x1.75ffb4p-9f, 0x1.6331ccp-10f, 0x1.424644p-11f, 0x1.17457ap-12f, 0x1.ce283ep-14f,
+     0x1.6d0e74p-15f, 0x1.1338bcp-16f, 0x1.8c03dcp-18f, 0x1.0fd82p-19f, 0x1.640c08p-21f, 0x1.bcd32cp-23f, 0x1.090658p-24f, 0x1.2d2c2ep-26f, 0x1.465ddep-28f,
+     0x1.5139eap-30f, 0x1.4c38fp-32f, 0x1.38080ep-34f, 0x1.176266p-36f, 0x1.dceb4ep-39f},
+    {-0x1.66e25ap-3f, -0x1.55c81p-3f, -0x1.35fb7ap-3f, -0x1.0bbe7p-3f, -0x1.b87af2p-4f, -0x1.590ff4p-4f, -0x1.016ea2p-4f, -0x1.6dcea8p-5f, -0x1.ef09p-6f,
+     -0x1.3efebcp-6f, -0x1.87859ep-7f, -0x1.c9a36ep-8f, -0x1.fd6da2p-9f, -0x1.0e0704p-9f, -0x1.109e94p-10f, -0x1.061eb4p-11f, -0x1.e0076cp-13f,
+     -0x1.a29994p-14f, -0x1.5ba2dep-15f, -0x1.12f1ccp-16f, -0x1.9e2e24p-18f, -0x1.2918c4p-19f, -0x1.95e92ap-21f, -0x1.08133ep-22f, -0x1.473a08p-24f,
+     -0x1.82283cp-26f, -0x1.b1fbe6p-28f, -0x1.d07dc2p-30f, -0x1.d9739cp-32f, -0x1.cb964ep-34f, -0x1.a8de4ap-36f, -0x1.760dfep-38f},
+    {0x1.186096p-9f, 0x1.90861ep-8f, 0x1.2eb75ep-7f, 0x1.6e0e2ap-7f, 0x1.8323ecp-7f, 0x1.72ac16p-7f, 0x1.46d17cp-7f, 0x1.0becfp-7f, 0x1.9aeb28p-8f,
+     0x1.27f18p-8f, 0x1.9176bep-9f, 0x1.00f9a4p-9f, 0x1.36ee3ap-10f, 0x1.63fe24p-11f, 0x1.820824p-12f, 0x1.8cc2a4p-13f, 0x1.82bcap-14f, 0x1.65aed4p-15f,
+     0x1.3a047cp-16f, 0x1.05c702p-17f, 0x1.9e8ff6p-19f, 0x1.37df2cp-20f, 0x1.bde84ap-22f, 0x1.2efb7ep-23f, 0x1.876788p-25f, 0x1.e0bb3ap-27f, 0x1.18b84ap-28f,
+     0x1.37c77ep-30f, 0x1.4955ecp-32f, 0x1.4ae486p-34f, 0x1.3c3f84p-36f, 0x1.1f895ep-38f},
+    {0x1.714612p-10f, 0x1.3ce882p-10f, 0x1.c0b704p-11f, 0x1.c04f82p-12f, 0x1.49d536p-17f, -0x1.56f0ccp-12f, -0x1.1d0c7ap-11f, -0x1.4cc43ep-11f,
+     -0x1.45e06p-11f, -0x1.1b00e4p-11f, -0x1.beeab2p-12f, -0x1.45347ap-12f, -0x1.b7bd8ap-13f, -0x1.15b9a2p-13f, -0x1.48ec24p-14f, -0x1.6e3fdep-15f,
+     -0x1.80316p-16f, -0x1.7c453cp-17f, -0x1.63964ep-18f, -0x1.3a71cp-19f, -0x1.072c44p-20f, -0x1.a137d4p-22f, -0x1.396612p-23f, -0x1.be639ep-25f,
+     -0x1.2d88p-26f, -0x1.82846cp-28f, -0x1.d63ff4p-30f, -0x1.0f94d6p-31f, -0x1.29e25cp-33f, -0x1.365648p-35f, -0x1.3324a2p-37f, -0x1.20d48cp-39f},
+    {-0x1.b2fc1p-16f, -0x1.2c912p-14f, -0x1.a7b912p-14f, -0x1.c8d59p-14f, -0x1.94c98ep-14f, -0x1.25bbeap-14f, -0x1.3f46acp-15f, -0x1.1e4028p-17f,
+     0x1.bfc78p-17f, 0x1.afd8bcp-16f, 0x1.f11468p-16f, 0x1.ce1d22p-16f, 0x1.76b1fap-16f, 0x1.1194bp-16f, 0x1.6dc5b4p-17f, 0x1.c42b8ep-18f, 0x1.0413bep-18f,
+     0x1.17a1bep-19f, 0x1.19e926p-20f, 0x1.0b20ap-21f, 0x1.dcb272p-23f, 0x1.911bap-24f, 0x1.3ea784p-25f, 0x1.de7dp-27f, 0x1.53c9b4p-28f, 0x1.c8c236p-30f,
+     0x1.22bcc6p-31f, 0x1.5eb19ep-33f, 0x1.90fbfp-35f, 0x1.b2c604p-37f, 0x1.bf2dacp-39f, 0x1.b46c96p-41f},
+    {-0x1.5532dap-17f, -0x1.054792p-17f, -0x1.fcf07cp-19f, 0x1.3e26f2p-21f, 0x1.17536ep-18f, 0x1.9c5a16p-18f, 0x1.ac63fcp-18f, 0x1.60fd92p-18f,
+     0x1.ccf314p-19f, 0x1.a28f4ap-20f, 0x1.5cf9cep-24f, -0x1.b8e726p-21f, -0x1.3ef5e8p-20f, -0x1.3bf0c8p-20f, -0x1.036d94p-20f, -0x1.76ab4ap-21f,
+     -0x1.e8b0cep-22f, -0x1.240d4ap-22f, -0x1.42bfb6p-23f, -0x1.4bbdc2p-24f, -0x1.3e7b68p-25f, -0x1.1e758cp-26f, -0x1.e3eef8p-28f, -0x1.80966cp-29f,
+     -0x1.1ffb1ep-30f, -0x1.96dc38p-32f, -0x1.0f672p-33f, -0x1.563676p-35f, -0x1.981aaap-37f, -0x1.cc9484p-39f, -0x1.ec2faep-41f, -0x1.f23f5cp-43f},
+};
+// 1 + erf(x) again, by these: 1e-7 of the larger of itself and 0.1.
+INLINE vec<float, 16> erf_plus_one_by_parts(vec<float, 16> x) {
+    constexpr int L = 16;
+    const vec<float, L> far = F(0x1.8p+23f);  // what is added to it is rounded to whole numbers, in its last bits
+    const vec<float, L> t = lesser(F(31.49f), fma_(abs_(x), F(6.4f), F(-0.5f))), n = t + far, d = t - (n - far);
+    const vec<i32, L> part = bits<vec<i32, L>>(n);
+    const auto coefficient = [&](int k) __attribute__((always_inline)) { return __builtin_shuffle(load<L>(erfc_parts[k], full()), load<L>(erfc_parts[k] + L, full()), part); };
+    vec<float, L> e = coefficient(5);
+#pragma GCC unroll 5
+    for (int k = 4; k >= 0; --k) e = fma_(e, d, coefficient(k));
+    const vec<float, L> low = x > F(-5.0f) ? e : vec<float, L>{};  // not to be multiplied by a large number
+    return x < F(0.0f) ? low : F(2.0f) - e;
+}
+#endif
 // 1 + erf(x), for gelu: without the cancellation that the sum has for negative x. 1e-7 of the larger of itself and 0.1.
 template <int L> INLINE vec<float, L> fast_erf_plus_one(vec<float, L> x) {
+#if defined(__AVX512F__)
+    if constexpr (L == 16) return erf_plus_one_by_parts(x);
+#endif
     const vec<float, L> t = lesser(F(5.0f), abs_(x));
     vec<float, L> q = F(-0x1.e05a86p-19);
     q = fma_(q, t, F(0x1.e3aa48p-15));

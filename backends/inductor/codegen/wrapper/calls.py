@@ -1,12 +1,14 @@
 """How a library operation is called from generated Python, at the least cost.
 
 ``torch.mm`` and its like parse their arguments in half the time of ``torch.ops.aten.mm.default``, so operations whose
-Python binding takes the operator's arguments as they are, and can mean no other overload, are called through it.
+Python binding takes the operator's arguments as they are, and can mean no other overload, are called through it: those
+with one overload, and of the others a list.
 
 Invariant: a call's results and errors are those of the operator itself.
 """
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -35,12 +37,33 @@ def _bindings() -> dict[Any, tuple[str, Any]]:
         binding = getattr(torch._C._VariableFunctions, name, None) or getattr(torch._C._nn, name, None)
         if packet is not None and binding is not None and "default" in packet.overloads():
             table[packet.default] = (name, binding)
-    table[aten.add.Tensor] = ("add", torch._C._VariableFunctions.add)
-    table[aten.cat.default] = ("cat", torch._C._VariableFunctions.cat)
+    for name in ("add", "sub", "mul", "div"):
+        table[getattr(aten, name).Tensor] = (name, getattr(torch._C._VariableFunctions, name))
     return table
 
 
 _BINDINGS = _bindings()
+_PLAIN = frozenset({
+    "Tensor", "Optional[Tensor]", "List[Tensor]", "int", "Optional[int]", "List[int]", "Optional[List[int]]", "float",
+    "Optional[float]", "bool", "Optional[bool]", "str", "Optional[str]", "number"})
+"""Types of arguments that bindings take as operators do. Of others, dtypes and devices among them, they make one of
+several or have a default of their own."""
+
+
+@functools.cache
+def _only_binding(target: torch._ops.OpOverload) -> Any:
+    """The binding of an operator that has one overload, but for those with ``out``, and plain arguments; or None."""
+    packet = target._overloadpacket
+    schemas = [getattr(packet, name)._schema for name in packet.overloads()]
+    functional = [s for s in schemas if not any(a.is_out for a in s.arguments)]
+    if target.namespace != "aten" or functional != [target._schema] or target._schema.is_mutable:
+        return None
+    # Of a reduction's name as a default bindings read no number (``set_default_str`` in torch/csrc/utils).
+    if not all(str(a.type) in _PLAIN and a.name != "reduction" for a in target._schema.arguments):
+        return None
+    names = ("_VariableFunctions", "_nn", "_linalg", "_fft", "_special")
+    places = [getattr(torch._C, name) for name in names]
+    return next((getattr(p, packet.__name__) for p in places if hasattr(p, packet.__name__)), None)
 
 _CERTAIN_LAYOUTS = frozenset({
     aten.linear.default, aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default,
@@ -61,6 +84,9 @@ def callable_of(target: Any) -> tuple[str, Any]:
     if fast is not None:
         return fast.__name__, fast
     if isinstance(target, torch._ops.OpOverload):
+        binding = _only_binding(target)
+        if binding is not None:
+            return str(target._overloadpacket.__name__), binding
         name = target._schema.name.replace("::", "_") + ("" if target._overloadname == "default"
                                                          else "_" + target._overloadname)
         # The overload's own entry, without the Python method around it.
