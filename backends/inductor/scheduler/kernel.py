@@ -59,7 +59,8 @@ class Stage:
     that leads to different places (``free``), its first one if each of its iterations writes to a range of its own
     (``apart``), and nothing otherwise. One that is ``scalar`` has no vector loop. A
     ``check`` only computes, so that an index out of bounds is known before anything is written: the kernel ends there
-    if it is. One with a pair ``unless_same`` copies, which is for nothing where the two buffers are one.
+    if it is; with a pair ``where_same`` it is for nothing where the two buffers are not one, as what is written then is
+    nobody's yet. One with a pair ``unless_same`` copies, which is for nothing where they are one.
 
     A stage that is a ``scan`` carries values from one iteration of its loops to the next; what it stores is computed
     from them as they are after the iteration."""
@@ -73,6 +74,7 @@ class Stage:
     scalar: bool = False
     check: bool = False
     unless_same: tuple[str, str] | None = None
+    where_same: tuple[str, str] | None = None
     scan: bool = False
 
 

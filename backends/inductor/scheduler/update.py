@@ -38,8 +38,12 @@ def update_kernel(builder: Builder, nest: LoopNest, buffers: dict[str, Buffer]) 
             inplace = ((name, source.attr[0]),)
             start.unless_same = inplace[0]
     bounded = [n for n in walk((node,)) if n.op == "bounded"] if inplace else []
-    checks = [_renamed(builder, Stage(tuple(v for v in writes.inner if any(v in n.vars for n in bounded)),
-                                      [Store("", 0, n) for n in bounded], check=True), "c")] if bounded else []
+    checks = []
+    if bounded:
+        loops = tuple(v for v in writes.inner if any(v in n.vars for n in bounded))
+        check = Stage(loops, [Store("", 0, n) for n in bounded], check=True, where_same=inplace[0])
+        check.apart, check.free = len(loops) > 1, len(loops) == 1
+        checks = [_renamed(builder, check, "c")]
     return Kernel((), [*checks, start, writes], False, arguments, (name,), {}, nest.origin, inplace)
 
 

@@ -329,9 +329,10 @@ class CppKernel(ScanBody, ColumnSums):
             self.line(f"alignas(64) {STORAGE[buffer.dtype]} {self._pointer(name)}[{size}{lanes}];")
         for stage in self.kernel.stages:
             before = self.scope()
-            if stage.unless_same is not None:
-                first, second = map(self._pointer, stage.unless_same)
-                self.open(f"if ((const void*){first} != (const void*){second})")
+            pair = stage.unless_same or stage.where_same
+            if pair is not None:
+                first, second = map(self._pointer, pair)
+                self.open(f"if ((const void*){first} {'!=' if stage.unless_same else '=='} (const void*){second})")
             if stage.tiled and not stage.scan:
                 self._tiled_stage(stage, parallel_inner)
             elif stage.inner:
@@ -341,11 +342,11 @@ class CppKernel(ScanBody, ColumnSums):
                 for s in stage.statements:
                     assert isinstance(s, Store)
                     self._store(s)
-            if stage.unless_same is not None:
-                self.close()
-                self.emitted = before
             if stage.check:
                 self.line("if (*fault) return;")
+            if pair is not None:
+                self.close()
+                self.emitted = before
         self.emitted = kept
 
     def _tiled_stage(self, stage: Stage, parallel: bool) -> None:
