@@ -107,6 +107,12 @@ EMULATED q8 loaddqudi512_mask(const long long* p, q8 other, unsigned mask) { ret
 EMULATED void storedqusi512_mask(int* p, i16 v, unsigned mask) { store(p, v, mask); }
 EMULATED void storedqusi256_mask(int* p, i8 v, unsigned mask) { store(p, v, mask); }
 EMULATED void storedqudi512_mask(long long* p, q8 v, unsigned mask) { store(p, v, mask); }
+EMULATED h16 loaddquhi256_mask(const short* p, h16 other, unsigned mask) { return load(p, other, mask); }
+EMULATED void storedquhi256_mask(short* p, h16 v, unsigned mask) { store(p, v, mask); }
+EMULATED h8 loaddquhi128_mask(const short* p, h8 other, unsigned mask) { return load(p, other, mask); }
+EMULATED void storedquhi128_mask(short* p, h8 v, unsigned mask) { store(p, v, mask); }
+EMULATED b16 loaddquqi128_mask(const char* p, b16 other, unsigned mask) { return load(p, other, mask); }
+EMULATED void storedquqi128_mask(char* p, b16 v, unsigned mask) { store(p, v, mask); }
 EMULATED unsigned cvtd2mask512(i16 v) { return signs(v); }
 EMULATED unsigned cvtq2mask512(q8 v) { return signs(v); }
 // The second one, if either is NaN or both are zeros.
@@ -160,6 +166,12 @@ EMULATED unsigned ucmpd512_mask(i16 a, i16 b, int, unsigned) {
 #define __builtin_ia32_storedqusi512_mask emulated::storedqusi512_mask
 #define __builtin_ia32_storedqusi256_mask emulated::storedqusi256_mask
 #define __builtin_ia32_storedqudi512_mask emulated::storedqudi512_mask
+#define __builtin_ia32_loaddquhi256_mask emulated::loaddquhi256_mask
+#define __builtin_ia32_storedquhi256_mask emulated::storedquhi256_mask
+#define __builtin_ia32_loaddquhi128_mask emulated::loaddquhi128_mask
+#define __builtin_ia32_storedquhi128_mask emulated::storedquhi128_mask
+#define __builtin_ia32_loaddquqi128_mask emulated::loaddquqi128_mask
+#define __builtin_ia32_storedquqi128_mask emulated::storedquqi128_mask
 #define __builtin_ia32_cvtd2mask512 emulated::cvtd2mask512
 #define __builtin_ia32_cvtq2mask512 emulated::cvtq2mask512
 #define __builtin_ia32_maxps512_mask emulated::maxps512_mask

@@ -29,7 +29,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx import Graph, GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynamo_lite.backends.aot import ambient, ops, passes
+from dynamo_lite.backends.aot import ambient, gradient_flags, ops, passes
 from dynamo_lite.backends.aot.decompositions.foreach import one_by_one
 from dynamo_lite.backends.aot.functional import CannotFunctionalize, Memory, Tracked, ViewStep
 from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, OutputAlias, OutputRecipe
@@ -51,8 +51,6 @@ _RANDOM_FILLS = frozenset(
                    aten.random_, aten.uniform_)
     for overload in packet.overloads())
 
-
-_VIEWS = torch._C.DispatchKey.ADInplaceOrView
 
 _WITHOUT_GRADIENT = frozenset({torch.nn.functional.one_hot})
 """Composites whose decomposition is ours also where autograd records: it would take them apart before we see them."""
@@ -142,30 +140,6 @@ def _is_new_leaf(node: Node) -> bool:
         return False
     # A view that was taken without gradients says what its base says.
     return value._base is None or not value._base.requires_grad
-
-
-def _know_cached_cast(func: Any, args: tuple[Any, ...], result: Any) -> None:
-    """The cast of a parameter that autocast keeps requires gradients: it is made with them, wherever that is
-    (``cached_cast`` in aten/src/ATen/autocast_mode.cpp)."""
-    if func is not aten._to_copy.default or not torch.is_grad_enabled() or not result.is_floating_point():
-        return
-    (x,) = args
-    if x.requires_grad and x.is_leaf and not x._is_view():
-        result.requires_grad_()
-
-
-@contextlib.contextmanager
-def _views_have_bases() -> Iterator[None]:
-    """A view says that it requires gradients if its base does, also without gradients, and aten's own kernels choose by
-    that (``should_fold`` in aten/src/ATen/native/LinearAlgebra.cpp). It is the dispatch key of views that tells it of
-    its base, which is excluded while a dispatch mode has an operation."""
-    before = torch._C._dispatch_tls_is_dispatch_key_excluded(_VIEWS)
-    exclude = torch._C._dispatch_tls_set_dispatch_key_excluded
-    exclude(_VIEWS, False)
-    try:
-        yield
-    finally:
-        exclude(_VIEWS, before)
 
 
 @contextlib.contextmanager
@@ -291,7 +265,7 @@ class Recorder(TorchDispatchMode):
         casts = self._casts
         if kind_of(func) == "composite" and not casts_inside.are_cast(func, (args, kwargs)):
             # Not by a decomposition of ours: what aten's own kernel calls is cast.
-            with self, _views_have_bases(), casts_inside.on(casts):
+            with self, gradient_flags.views_have_bases(func, args), casts_inside.on(casts):
                 return casts_inside.take_apart(func, args, kwargs, self._decomposes_in_python((args, kwargs)))
         self._casts = ()
         try:
@@ -324,7 +298,7 @@ class Recorder(TorchDispatchMode):
                 return result
             kind = "composite"
         if kind == "composite":
-            with self, _views_have_bases():
+            with self, gradient_flags.views_have_bases(func, args):
                 return casts_inside.take_apart(func, args, kwargs, self._decomposes_in_python((args, kwargs)))
         if kind not in _RECORDED:
             raise CannotFunctionalize(f"{func} changes which memory a tensor uses")
@@ -342,7 +316,7 @@ class Recorder(TorchDispatchMode):
             if kwargs.get("dtype") is None and any(a.name == "dtype" for a in func._schema.arguments):
                 kwargs = {**kwargs, "dtype": result.dtype}
         if self._below_autograd:
-            _know_cached_cast(func, args, result)
+            gradient_flags.know_cached_cast(func, args, result)
         if isinstance(result, torch.Tensor):
             node = self._create(func, self._nodes(args), self._nodes(kwargs), result)
             if view and _share_memory(result, args[0]):

@@ -34,7 +34,7 @@ static void probe_transforms(const float* source, float* room, i64 elements, dou
         }
     }) / (tile_places * tiles * channels);
     const i64 line = 9 * filters, next = rows / ROWS * strip_of(filters) + fetched;
-    out[1] = least_time(6, [&] { pack_filters(source, line, filters, rows, room, elsewhere(tile_places * next + fetched), next); }) / (tile_places * rows * filters);
+    out[1] = least_time(6, [&] { pack_filters(source, line, filters, false, rows, room, elsewhere(tile_places * next + fetched), next); }) / (tile_places * rows * filters);
     constexpr i64 sum_place = rows * tiles + fetched;
     alignas(64) float first[2 * tiles + 2 * CL], second[2 * tiles + 2 * CL];
     const double sums = least_time(8, [&] {
