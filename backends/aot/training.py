@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from dynamo_lite import torch_versions
 from dynamo_lite.backends.aot import ambient
 from dynamo_lite.backends.aot.call_sizes import at_sizes, has_formulas
 from dynamo_lite.backends.aot.double_backward import DoubleBackward, in_layout, is_wrapped
@@ -291,6 +292,8 @@ def _saved_tensors(
     try:
         tensors = ctx.saved_tensors
     except RuntimeError:
+        if not torch_versions.SAVED_ONE_BY_ONE:
+            raise
         own = [place is None and value < count for place, value in zip(saved.inputs, saved.values)]
         known = unwritten(ctx, saved.readers, given, own)
         return given_to_kernels(known), known

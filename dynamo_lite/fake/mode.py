@@ -243,8 +243,13 @@ class TraceFakeMode(FakeTensorMode):
 
     @functools.cached_property
     def avoid_device_init(self) -> bool:
-        """Asked each time that the mode is entered: torch asks CUDA's library for its devices then."""
-        return super().avoid_device_init
+        """Asked each time that the mode is entered: torch asks CUDA's library for its devices then.
+
+        A build for CUDA without a GPU avoids nothing: torch would register a guard of devices that lives as long as the
+        thread that enters the mode, and use it afterwards (``c10::impl::ensureCUDADeviceGuardSet``), which ended
+        processes that compiled in several threads.
+        """
+        return super().avoid_device_init and not torch.cuda._is_compiled()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

@@ -88,7 +88,7 @@ def with_sizes(tx: Tracer, arguments: tuple[Any, Any], run: Callable[[tuple[Any,
         if tx.output.fake_mode.effects_seen or not _is_about_numbers(tx, first):
             raise
         error = first
-    last = next(reversed(tx.output.graph.nodes))
+    last = next(iter(reversed(tx.output.graph.nodes)))
     for least in (0, LEAST):
         made = as_sizes(tx, arguments, least)
         if made is None:
