@@ -138,8 +138,14 @@ class TraceFakeMode(FakeTensorMode):
 
     def decomposes_in_python(self, operands: Any) -> bool:
         """Whether torch's decompositions in Python compute with these operands: where this trace has met a function
-        that asks for sizes as numbers. They leave out what eager checks of tensors without elements."""
-        return self.env is not None and bool(self.env.decomposes_in_python) and have_elements(operands)
+        that asks for sizes as numbers, or matmul does. They leave out what eager checks of tensors without elements."""
+        return self._has_python_dispatcher() and have_elements(operands)
+
+    def _has_python_dispatcher(self) -> bool:
+        env = self.env
+        if env is None or not env.hints:
+            return False
+        return bool(env.decomposes_in_python) or torch_versions.matmul_asks_for_numbers()
 
     def asks_for_numbers(self, error: Exception) -> bool:
         """Whether a call has ended since C++ takes no symbols in a list of sizes, and can be made again as in
@@ -259,12 +265,11 @@ class TraceFakeMode(FakeTensorMode):
     def __enter__(self) -> TraceFakeMode:
         # Where a decomposition in C++ takes no symbols, torch has one in Python.
         dispatcher = None
-        env = self.env
-        if env is not None and env.hints:
+        if self.env is not None and self.env.hints:
             torch_versions.mend_sizes_of_pooling()
-            if env.decomposes_in_python or torch_versions.matmul_asks_for_numbers():
-                dispatcher = torch._C._EnablePythonDispatcher()
-                dispatcher.__enter__()
+        if self._has_python_dispatcher():
+            dispatcher = torch._C._EnablePythonDispatcher()
+            dispatcher.__enter__()
         self._python_dispatchers.append(dispatcher)
         return super().__enter__()
 
