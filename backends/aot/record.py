@@ -266,7 +266,7 @@ class Recorder(TorchDispatchMode):
         if kind_of(func) == "composite" and not casts_inside.are_cast(func, (args, kwargs)):
             # Not by a decomposition of ours: what aten's own kernel calls is cast.
             with self, gradient_flags.views_have_bases(func, args), casts_inside.on(casts):
-                return casts_inside.take_apart(func, args, kwargs, self._decomposes_in_python((args, kwargs)))
+                return casts_inside.take_apart(func, args, kwargs, self._decomposes_in_python(func, (args, kwargs)))
         self._casts = ()
         try:
             return self._dispatch(func, args, kwargs)
@@ -299,15 +299,15 @@ class Recorder(TorchDispatchMode):
             kind = "composite"
         if kind == "composite":
             with self, gradient_flags.views_have_bases(func, args):
-                return casts_inside.take_apart(func, args, kwargs, self._decomposes_in_python((args, kwargs)))
+                return casts_inside.take_apart(func, args, kwargs, self._decomposes_in_python(func, (args, kwargs)))
         if kind not in _RECORDED:
             raise CannotFunctionalize(f"{func} changes which memory a tensor uses")
         return _RECORDED[kind](self, func, args, kwargs)
 
-    def _decomposes_in_python(self, operands: Any) -> bool:
+    def _decomposes_in_python(self, func: Any, operands: Any) -> bool:
         """Whether the trace's fake mode has torch's decompositions in Python compute with these operands."""
         asked = getattr(self._fake_mode, "decomposes_in_python", None)
-        return asked is not None and asked(operands)
+        return asked is not None and asked(operands, func)
 
     def _record_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], view: bool = False) -> Any:
         result = func(*args, **kwargs)

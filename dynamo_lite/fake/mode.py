@@ -136,16 +136,15 @@ class TraceFakeMode(FakeTensorMode):
         finally:
             env.decomposes_in_python = before
 
-    def decomposes_in_python(self, operands: Any) -> bool:
+    def decomposes_in_python(self, operands: Any, func: Any = None) -> bool:
         """Whether torch's decompositions in Python compute with these operands: where this trace has met a function
-        that asks for sizes as numbers, or matmul does. They leave out what eager checks of tensors without elements."""
-        return self._has_python_dispatcher() and have_elements(operands)
-
-    def _has_python_dispatcher(self) -> bool:
+        that asks for sizes as numbers, and for ``matmul`` where it does. They leave out what eager checks of tensors
+        without elements."""
         env = self.env
-        if env is None or not env.hints:
+        if env is None:
             return False
-        return bool(env.decomposes_in_python) or torch_versions.matmul_asks_for_numbers()
+        asks = func is _MATMUL and bool(env.hints) and torch_versions.matmul_asks_for_numbers()
+        return bool(asks or env.decomposes_in_python) and have_elements(operands)
 
     def asks_for_numbers(self, error: Exception) -> bool:
         """Whether a call has ended since C++ takes no symbols in a list of sizes, and can be made again as in
@@ -265,11 +264,12 @@ class TraceFakeMode(FakeTensorMode):
     def __enter__(self) -> TraceFakeMode:
         # Where a decomposition in C++ takes no symbols, torch has one in Python.
         dispatcher = None
-        if self.env is not None and self.env.hints:
+        env = self.env
+        if env is not None and env.hints:
             torch_versions.mend_sizes_of_pooling()
-        if self._has_python_dispatcher():
-            dispatcher = torch._C._EnablePythonDispatcher()
-            dispatcher.__enter__()
+            if env.decomposes_in_python or torch_versions.matmul_asks_for_numbers():
+                dispatcher = torch._C._EnablePythonDispatcher()
+                dispatcher.__enter__()
         self._python_dispatchers.append(dispatcher)
         return super().__enter__()
 
@@ -505,6 +505,7 @@ for _in_place in ("", "i"):
         _python = getattr(torch.ops.aten, f"__{_in_place}{_name}__")
         _SAME_METADATA |= {_python.Tensor: _shift.Tensor, _python.Scalar: _shift.Tensor_Scalar}
 
+_MATMUL = torch.ops.aten.matmul.default
 _DEVICE = torch.ops.prim.device.default
 
 # Operators that copy a tensor without elements as it is, whatever shape their metadata rule gives it.
