@@ -100,6 +100,17 @@ def matmul_asks_for_numbers() -> bool:
     return asks_for_numbers(lambda probe: torch.matmul(probe, other))
 
 
+@functools.cache
+def spectra_take_sorted_dims() -> bool:
+    """Whether torch's rule for a spectrum along several dimensions, whose order changes no result, gives strides that
+    overlap where they are not sorted: 2.11.
+    """
+    with _disable_current_modes():
+        x = torch.empty(3, 5, 7, dtype=torch.complex64, device="meta")
+        one, other = (torch.ops.aten._fft_c2c.default(x, dims, 0, True) for dims in ([0, 2], [2, 0]))
+    return one.stride() != other.stride()
+
+
 class _Divided(int):
     """A number that notes whether it is asked what a division leaves."""
 

@@ -29,9 +29,10 @@ from torch._subclasses.fake_tensor import (
 from torch.fx import Graph, GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynamo_lite.backends.aot import ambient, gradient_flags, ops, passes
+from dynamo_lite.backends.aot import ambient, ops, passes
 from dynamo_lite.backends.aot.decompositions.foreach import one_by_one
 from dynamo_lite.backends.aot.functional import CannotFunctionalize, Memory, Tracked, ViewStep
+from dynamo_lite.backends.aot.gradient_flags import GradientFlags
 from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, OutputAlias, OutputRecipe
 from dynamo_lite.backends.aot.mutation import argument_at, functional_form
 from dynamo_lite.backends.aot.operation_kinds import KEPT_COMPOSITES, LIFTS, is_factory, kind_of
@@ -178,7 +179,7 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self, fake_mode: Any, decompositions: Decompositions, below_autograd: bool = False) -> None:
         super().__init__()
-        self._below_autograd = below_autograd  # for the whole of the recording
+        self._flags = GradientFlags(below_autograd)
         self.graph = Graph()
         self.memory = Memory(self.emit)
         self.inputs: list[Tracked | None] = []
@@ -265,7 +266,7 @@ class Recorder(TorchDispatchMode):
         casts = self._casts
         if kind_of(func) == "composite" and not casts_inside.are_cast(func, (args, kwargs)):
             # Not by a decomposition of ours: what aten's own kernel calls is cast.
-            with self, gradient_flags.views_have_bases(func, args), casts_inside.on(casts):
+            with self, self._flags.kept_by_views(func, args), casts_inside.on(casts):
                 return casts_inside.take_apart(func, args, kwargs, self._decomposes_in_python(func, (args, kwargs)))
         self._casts = ()
         try:
@@ -298,7 +299,7 @@ class Recorder(TorchDispatchMode):
                 return result
             kind = "composite"
         if kind == "composite":
-            with self, gradient_flags.views_have_bases(func, args):
+            with self, self._flags.kept_by_views(func, args):
                 return casts_inside.take_apart(func, args, kwargs, self._decomposes_in_python(func, (args, kwargs)))
         if kind not in _RECORDED:
             raise CannotFunctionalize(f"{func} changes which memory a tensor uses")
@@ -315,8 +316,7 @@ class Recorder(TorchDispatchMode):
             # The graph itself has set another: what follows from it is said.
             if kwargs.get("dtype") is None and any(a.name == "dtype" for a in func._schema.arguments):
                 kwargs = {**kwargs, "dtype": result.dtype}
-        if self._below_autograd:
-            gradient_flags.know_cached_cast(func, args, result)
+        self._flags.set_on_cast(func, args, result)
         if isinstance(result, torch.Tensor):
             node = self._create(func, self._nodes(args), self._nodes(kwargs), result)
             if view and _share_memory(result, args[0]):

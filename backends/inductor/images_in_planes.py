@@ -66,13 +66,16 @@ def _is_sized(value: torch.Tensor) -> bool:
 
 
 def _is_last(node: Node) -> bool:
-    """Whether its value is an image, or filters, whose channels lie innermost; also of one pixel or one tap, where that
-    is the same memory, since the library goes by strides alone."""
+    """Whether its value is an image, or filters, whose channels lie innermost. Of one pixel, one tap or one channel
+    both layouts are the same memory; the library goes by strides then (``is_channels_last_strides_2d`` in
+    c10/core/MemoryFormat.h), and so does this."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dim() != 4 or value.layout is not torch.strided:
         return False
-    last = _is_sized(value) and value.is_contiguous(memory_format=torch.channels_last)
-    return last and value.stride() != _planes(value)
+    if not _is_sized(value) or 0 in value.shape or not value.is_contiguous(memory_format=torch.channels_last):
+        return False
+    beyond_channels = value.stride(3) >= value.shape[1] * value.stride(1)
+    return value.stride() != _planes(value) and (not value.is_contiguous() or beyond_channels)
 
 
 def _planes(value: torch.Tensor) -> tuple[int, ...]:

@@ -284,8 +284,7 @@ class TraceFakeMode(FakeTensorMode):
         # this one back after the call, ends the process then.
         depth = torch._C._len_torch_dispatch_stack()
         try:
-            if func is _FFT:
-                # The order of dimensions changes no result, but torch 2.11's rule gives others strides that overlap.
+            if func is _FFT and torch_versions.spectra_take_sorted_dims():
                 args = (args[0], sorted(args[1]), *args[2:])
             if self.casts and func.namespace == "aten":
                 return casting.dispatch(self, func, types, args, kwargs or {}, _traits_of(func).is_composite)

@@ -54,7 +54,7 @@ class Matrix:
     taps: int = 0
 
     @property
-    def deep(self) -> bool:
+    def depth_is_contiguous(self) -> bool:
         """Whether neighbours in memory are neighbours along the depth, or along a tap's part of it."""
         return self.depth == 1 or self.taps > 0
 

@@ -58,7 +58,7 @@ def exchange(contraction: Contraction, right: Patches, info: TargetInfo) -> Exch
     rows, columns, depth = (number(n) for n in (volume(contraction.rows), volume(contraction.columns),
                                                  contraction.depth))
     costs = info.costs
-    packed = costs.pack_columns if contraction.left.deep else costs.pack_lines
+    packed = costs.pack_columns if contraction.left.depth_is_contiguous else costs.pack_lines
     idle = rounded(rows, info.lanes) - rows
     blocks, found, parts, near = -(-columns // BLOCK), None, 1, False
     while parts <= blocks and not near:

@@ -39,7 +39,7 @@ def left_block(info: TargetInfo) -> int:
 def packing_left(contraction: Contraction, info: TargetInfo) -> tuple[float, float]:
     """What an element of the left operand costs to pack, and what that saves of each of its products."""
     costs = info.costs
-    if contraction.left.deep:
+    if contraction.left.depth_is_contiguous:
         return costs.left_columns, saved_left(contraction, info)
     return costs.left_lines, costs.strided_left
 

@@ -78,7 +78,7 @@ class FilteringParts:
 def suits(contraction: Contraction, right: Patches) -> bool:
     """Whether a convolution is of the kind: 3 x 3 taps side by side, no stride, filters whose taps are contiguous."""
     square = right.kernel == (3, 3) and right.stride == right.dilation == (1, 1)
-    return square and right.out_height > 1 and contraction.left.deep and not contraction.transposed
+    return square and right.out_height > 1 and contraction.left.depth_is_contiguous and not contraction.transposed
 
 
 def group_tiles(right: Patches, info: TargetInfo) -> Grouping:

@@ -14,8 +14,7 @@ from dynamo_lite.backends.inductor.lowering import memory_order
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, shape_vars
 from dynamo_lite.backends.inductor.target_info import LINE, current
 
-# Eager's own sums of group norm's gradients differ from those in float64 by up to 3e-5 of their deviation (AVX-512).
-CLOSE = {torch.float32: (1e-4, 4e-5), torch.float64: (1e-10, 1e-10), torch.bfloat16: (2e-2, 2e-2),
+CLOSE = {torch.float32: (1e-4, 2e-5), torch.float64: (1e-10, 1e-10), torch.bfloat16: (2e-2, 2e-2),
          torch.float16: (4e-3, 4e-3)}
 # Images, channels, rows of pixels: some larger than a first cache has lines, some not.
 SHAPES = [(2, 24, 40, 33), (4, 96, 31, 29), (3, 16, 5, 7), (1, 130, 24, 24)]
@@ -25,12 +24,12 @@ def last(x):
     return x.to(memory_format={4: torch.channels_last, 5: torch.channels_last_3d}[x.ndim])
 
 
-def results(norm, x, grad, steps=2):
-    """What training steps and an evaluation of a module give and leave behind."""
+def results(norm, x, grad, steps=2, compiles=(False, True)):
+    """What training steps and an evaluation of a module give and leave behind, in eager and compiled."""
     norm = copy.deepcopy(norm)
-    compiled = dynamo_lite.compile(norm)
     out = []
-    for fn, module in ((norm, norm), (compiled, norm)):
+    for compiled in compiles:
+        fn, module = dynamo_lite.compile(norm) if compiled else norm, norm
         module.zero_grad()
         fresh = copy.deepcopy({k: v.clone() for k, v in module.state_dict().items()})
         found = []
@@ -45,12 +44,15 @@ def results(norm, x, grad, steps=2):
     return out
 
 
-def compare(found, tolerance):
+def compare(found, tolerance, exact=None):
+    """``exact``: the same in float64, where eager's own sums may be further away from it than ours."""
     rtol, atol = tolerance
-    for want, got in zip(*found, strict=True):
+    for at, (want, got) in enumerate(zip(*found, strict=True)):
         assert want.dtype == got.dtype and want.stride() == got.stride()
         if want.is_floating_point():
             scale = max(want.double().std(correction=0).item() if want.numel() > 1 else 0.0, 1.0)
+            if exact is not None and (got - exact[at]).abs().max() < (want - exact[at]).abs().max():
+                want = exact[at].to(want.dtype)
             torch.testing.assert_close(got, want, rtol=rtol, atol=atol * scale)
         else:
             assert torch.equal(want, got)
@@ -94,7 +96,8 @@ def test_group_norm(dtype, shape):
                     p.normal_()
             dynamo_lite.reset()
             dynamo_lite.reset_metrics()
-            compare(results(norm.to(dtype), x, grad, 1), CLOSE[dtype])
+            (exact,) = results(norm.double(), x.double(), grad.double(), 1, (False,))
+            compare(results(norm.to(dtype), x, grad, 1), CLOSE[dtype], exact if dtype is torch.float32 else None)
             if affine:
                 assert not dynamo_lite.metrics()["library_calls"]
 

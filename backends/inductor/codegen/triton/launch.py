@@ -135,6 +135,7 @@ class Builds:
     def loaded(self, build: int) -> tuple[Any, Any, Any]:
         """A build on its device: what launches it, with which function and metadata. The device is current."""
         made = self.compile(build)
+        self._made.pop(build)  # what is loaded needs its stages of compilation no more
         launch = made.run  # loads it
         return launch, made.function, made.packed_metadata
 

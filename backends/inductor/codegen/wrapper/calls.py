@@ -20,13 +20,8 @@ from dynamo_lite.backends.inductor.random import fast_form
 aten = torch.ops.aten
 
 _SAME_ARGUMENTS = (
-    "linear", "mm", "addmm", "bmm", "baddbmm", "addmv", "mv", "dot", "addbmm", "convolution", "embedding",
-    "index_select", "masked_select", "topk", "sort", "cumsum", "cumprod", "gather", "scatter", "scatter_add",
-    "where", "tril", "triu", "softmax", "_softmax", "_log_softmax", "sigmoid", "tanh", "exp", "rsqrt", "sqrt",
-    "native_layer_norm", "native_group_norm", "cat", "stack", "argmax", "argmin", "flip", "roll",
-    "repeat_interleave", "grid_sampler_2d", "_adaptive_avg_pool2d", "max_pool2d_with_indices", "upsample_nearest2d",
-    "upsample_bilinear2d", "constant_pad_nd", "_scaled_dot_product_flash_attention_for_cpu", "native_batch_norm",
-    "im2col", "col2im", "reflection_pad2d", "replication_pad2d", "bernoulli",
+    "mm", "addmm", "bmm", "baddbmm", "sort", "scatter", "where", "softmax", "tanh", "exp", "sqrt",
+    "repeat_interleave", "upsample_nearest2d", "upsample_bilinear2d", "bernoulli",
 )
 
 
