@@ -59,7 +59,7 @@ def test_values(sizes, way, last, monkeypatch):
         got, want = compiled(x, w), convolution(x, w)
     assert got.stride() == want.stride()
     source = dynamo_lite.generated_code(compiled)
-    # The convolution's kernel, and those that put the image in planes and the result in its layout: no filter is copied.
+    # The convolution, and kernels that put the image in planes and the result in its layout: no filter is copied.
     assert f"c.taps = {math.prod(filters[2:])};" in source
     assert source.count("KERNEL kernel") == (3 if last else 2)
     suits = filters[2:] == (3, 3) and stride == dilation == 1 and way == "filtered"
