@@ -139,7 +139,7 @@ class Iteration(Part):
                 if issubclass(error.value.python_type(), TypeError):
                     continue
                 raise
-            if said is None or said.is_constant() and said.constant() is NotImplemented:
+            if said is None or said.is_not_implemented():
                 continue
             if not issubclass(said.python_type(), int):
                 tx.raise_error(TypeError, error_texts.wrong_result(

@@ -26,6 +26,7 @@ from ..variables.functions.builtins import BuiltinVariable
 from ..variables.functions.cached import CachedFunctionVariable
 from ..variables.functions.functions import MethodVariable
 from ..variables.numbers.ranges import RangeVariable, SliceVariable
+from ..variables.numbers.scalars import is_unknown
 from ..variables.numbers.symbolic_ints import size_variable
 from ..variables.objects.native_enums import NativeEnumVariable, is_native_enum
 from ..variables.torch_api.modules import OpaqueVariable, PythonModuleVariable
@@ -91,6 +92,12 @@ def _set(values: Any, value: Any, what: str) -> VariableTracker:
 @makes(torch.Size)
 def _size(values: Any, value: torch.Size, what: str) -> VariableTracker:
     return TupleVariable([values.from_result(n, what) for n in value], cls=torch.Size)
+
+
+@makes_if(lambda value: is_unknown(value) and value.node.tracker is not None)
+def _number_of_the_graph(values: Any, value: Any, what: str) -> VariableTracker:
+    number: VariableTracker = value.node.tracker
+    return number
 
 
 @makes(torch.SymInt)

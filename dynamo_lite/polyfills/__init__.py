@@ -19,6 +19,7 @@ from ..rules.table import replaces
 from . import attention as attention  # for the rows that it registers
 from . import bisection as bisection  # likewise
 from . import distributions as distributions  # likewise
+from . import flex_attention as flex_attention  # likewise
 from . import higher_order as higher_order  # likewise
 from . import iteration
 from . import tracing as tracing  # likewise

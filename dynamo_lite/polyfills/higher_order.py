@@ -9,12 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder, mark_compile_region
 from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan as torch_scan
 from torch._higher_order_ops.while_loop import while_loop as torch_while_loop
 from torch.utils import _pytree as pytree
 
-from ..rules.table import stands_in_for
+from ..rules.table import Rule, row, stands_in_for
+from .tracing import nested_code
 
 
 def both_branches(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any) -> Any:
@@ -78,3 +80,14 @@ def scan(
     flat = [pytree.tree_leaves(one) for one in made]
     stacked = [torch.stack(list(column)) for column in zip(*flat)]
     return carry, pytree.tree_unflatten(stacked, pytree.tree_structure(made[0]))
+
+
+@stands_in_for(invoke_subgraph_placeholder)
+def nested_region(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The call of a function under ``torch.compiler.nested_compile_region``: equal kernels are compiled once anyway."""
+    return func(*args, **kwargs)
+
+
+# torch makes the function anew for each region.
+row(Rule.INLINE, nested_code(nested_code(mark_compile_region.__code__, "wrap"), "inner"),
+    reason="it calls the function of the region")

@@ -6,7 +6,6 @@ Invariant: each gives what torch's own function gives in plain Python.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -44,10 +43,10 @@ def call_graph_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
     return super(wrapped.cls, module).__call__(*args, **kwargs)
 
 
-def _nested(function: Callable[..., Any], name: str) -> types.CodeType:
-    """The code of a function that another one defines and returns, anew each time."""
-    return next(c for c in function.__code__.co_consts if isinstance(c, types.CodeType) and c.co_name == name)
+def nested_code(outer: types.CodeType, name: str) -> types.CodeType:
+    """The code of a function that another one, of this code, defines and returns, anew each time."""
+    return next(c for c in outer.co_consts if isinstance(c, types.CodeType) and c.co_name == name)
 
 
 # torch makes the function anew for each module.
-stands_in_for(_nested(torch.fx.GraphModule.recompile, "call_wrapped"))(call_graph_module)
+stands_in_for(nested_code(torch.fx.GraphModule.recompile.__code__, "call_wrapped"))(call_graph_module)

@@ -152,8 +152,12 @@ class VariableTracker:
         unsupported("unsupported_builtin", f"a builtin function on {self.describe()}")
 
     def is_none(self) -> bool:
-        """Whether the value is None."""
-        return self.is_constant() and self.constant() is None
+        """Whether the value is None. The type is asked first: the value of a symbolic number is a guard."""
+        return self.is_constant() and self.python_type() is types.NoneType and self.constant() is None
+
+    def is_not_implemented(self) -> bool:
+        """Whether the value is NotImplemented."""
+        return self.is_constant() and self.python_type() is types.NotImplementedType
 
     def example(self) -> Any:
         """A value of this one's type, for questions about the type alone."""

@@ -72,7 +72,7 @@ class RealObjectVariable(VariableTracker):
         if not isinstance(method, types.FunctionType):
             return None
         made = self._call_own(tx, name, method, [other])
-        return None if made.is_constant() and made.constant() is NotImplemented else made
+        return None if made.is_not_implemented() else made
 
     def _call_own(
         self, tx: Tracer, name: str, method: types.FunctionType, args: list[VariableTracker]

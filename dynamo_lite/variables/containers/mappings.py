@@ -268,7 +268,7 @@ class DictVariable(VariableTracker):
         if not isinstance(method, types.FunctionType):
             return None
         result: VariableTracker = tx.classes.call_attribute(self, self.cls, name, method, list(args), {})
-        return None if result.is_constant() and result.constant() is NotImplemented else result
+        return None if result.is_not_implemented() else result
 
     def unary(self, tx: Tracer, op: str) -> VariableTracker:
         names = {"-": "__neg__", "+": "__pos__"}

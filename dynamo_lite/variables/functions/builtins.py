@@ -393,7 +393,7 @@ def _divmod_of_objects(tx: Tracer, a: VariableTracker, b: VariableTracker) -> Va
     for owner, other, name in ((a, b, "__divmod__"), (b, a, "__rdivmod__")):
         if isinstance(tx.classes.special(owner.python_type(), name), types.FunctionType):
             result = tx.call_special(owner, name, other)
-            if not (result.is_constant() and result.constant() is NotImplemented):
+            if not result.is_not_implemented():
                 return result
     unsupported("unsupported_builtin", f"divmod() of {a.describe()} and {b.describe()}")
 

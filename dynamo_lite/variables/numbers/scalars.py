@@ -76,11 +76,15 @@ class Unknown:
     Args:
         cls: the number's type.
         asked: called when somebody asks for the value.
+
+    Attributes:
+        tracker: what stands for the number in the trace, if anything does.
     """
 
     def __init__(self, cls: type, asked: Callable[[], None]) -> None:
         self._cls = cls
         self._asked = asked
+        self.tracker: VariableTracker | None = None
 
     def is_int(self) -> bool:
         return self._cls is int
@@ -216,6 +220,8 @@ class ScalarVariable(VariableTracker):
         self.cls = cls
         self._fake = fake
         self.origins = origins
+        if is_unknown(fake):
+            fake.node.tracker = self
 
     @property
     def node(self) -> fx.Node:

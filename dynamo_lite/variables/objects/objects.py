@@ -460,7 +460,7 @@ class ObjectVariable(VariableTracker):
             return None
         if isinstance(method, types.FunctionType):
             result = tx.classes.call_attribute(self, self.cls, name, method, [other], {})
-            return None if result.is_constant() and result.constant() is NotImplemented else result
+            return None if result.is_not_implemented() else result
         if self.content is not None and method is base_method(self.content, name):
             return on_content(self.content)
         if getattr(object, name, None) is method:

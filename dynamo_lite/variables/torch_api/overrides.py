@@ -130,7 +130,7 @@ class Overrides:
                                                 for part in received[1:])]
         with self._without_innermost() as mode:
             result: VariableTracker = tx.call(mode.getattr(tx, "__torch_function__"), handed, {})
-        if result.is_constant() and result.constant() is NotImplemented:
+        if result.is_not_implemented():
             unsupported(_KIND, f"{mode.describe()}.__torch_function__ returns NotImplemented")
         return result
 

@@ -133,7 +133,7 @@ def call_override(
     else:
         unsupported(_KIND, f"{name} with an object that it does not ask")
     result: VariableTracker = tx.call(tx.getattr(owner, "__torch_function__"), handed, {})
-    if result.is_constant() and result.constant() is NotImplemented:
+    if result.is_not_implemented():
         unsupported(_KIND, f"__torch_function__ of {owner.describe()} returns NotImplemented")
     return result
 

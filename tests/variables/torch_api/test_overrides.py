@@ -259,3 +259,17 @@ def test_a_mode_from_outside_is_guarded_by_what_it_reads(backend):
         mode.factor = factor
         assert same(compiled(x, mode), f(x, mode))
     assert same(compiled(x, Count()), f(x, Count()))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+def test_numbers_that_change_are_handed_to_a_mode_as_they_are(backend):
+    """Sizes, and what is computed from them, stay symbols."""
+    def f(x, scale):
+        with Scale(2):
+            return torch.add(x, x, alpha=scale) * torch.mul(x, 1 / x.shape[0] ** 0.5) + x.size(0)
+
+    compiled = dynamo_lite.compile(f, backend=backend, fullgraph=True, dynamic=True)
+    with dynamo_lite.config.patch(error_on_recompile=True):
+        for n, scale in ((4, 0.5), (5, 0.7), (9, 1.5)):
+            x = torch.arange(float(n))
+            torch.testing.assert_close(compiled(x, scale), f(x, scale))
