@@ -92,6 +92,9 @@ class JointGraph:
         random = any(map(passes.is_random, self.forward))
         none = LiteralOutput(None)
         unreached = tuple(i for i in self.requiring if self.gradient_recipes[i] == none)
+        if len(unreached) == len(self.requiring):
+            # The results require grad as eager's do, whose formulas give none: there is an input behind them.
+            unreached = unreached[1:]
         results = with_formulas(self.results, self.sizes)
         return Interface(len(self.inputs), tuple((self.sizes.formulas(tuple(v.stride())), v.dtype) for v in values),
                          tuple(self.differentiable), results, self.mutated, self.written, random, unreached,

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import _eval_frame
 from ..frame.callers import code_of
-from ..frame.eval_frame import CompiledModule
+from ..frame.compiled_module import CompiledModule
 
 
 def generated_code(compiled: Any) -> str:

@@ -33,12 +33,14 @@ def caller_of(module: torch.nn.Module) -> types.FunctionType:
 
 def own_method(method: types.MethodType) -> types.MethodType:
     """The method of a module or an optimizer with a function that only those of its structure share; another object's
-    as it is."""
+    as it is, and that of one that is being copied or read from a file, whose state comes after its methods."""
     function, owner = method.__func__, method.__self__
-    structure = next((of(owner) for kind, of in _STRUCTURES.items() if isinstance(owner, kind)), None)
-    if structure is None or not isinstance(function, types.FunctionType) or function in set(_copies.values()):
+    if not isinstance(function, types.FunctionType) or function in set(_copies.values()):
         return method
-    return types.MethodType(_copy(function, structure), owner)
+    for kind, (structure_of, state) in _STRUCTURES.items():
+        if isinstance(owner, kind):
+            return types.MethodType(_copy(function, structure_of(owner)), owner) if state in vars(owner) else method
+    return method
 
 
 def code_of(model: Any) -> types.CodeType | None:
@@ -102,8 +104,9 @@ def _form(t: torch.Tensor) -> tuple[Hashable, ...]:
     return tuple(t.shape), t.dtype
 
 
-_STRUCTURES: dict[type, Callable[[Any], Hashable]] = {
-    torch.nn.Module: _module_structure, torch.optim.Optimizer: _optimizer_structure,
+# By class: the structure of an object, and the attribute without which it has none yet.
+_STRUCTURES: dict[type, tuple[Callable[[Any], Hashable], str]] = {
+    torch.nn.Module: (_module_structure, "_modules"), torch.optim.Optimizer: (_optimizer_structure, "param_groups"),
 }
 
 

@@ -7,7 +7,7 @@ state of its original, which is never changed.
 from __future__ import annotations
 
 import contextlib
-import copy
+import copyreg
 import functools
 import importlib
 import inspect
@@ -15,7 +15,7 @@ import traceback
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.utils.checkpoint
@@ -24,18 +24,13 @@ from .. import _eval_frame, config, exc, log
 from ..backends import lookup_backend
 from ..backends.registry import reset_backends
 from ..bytecode.code_map import CodeMap
-from ..guards.source import AttrSource, Source
 from ..rules import torch_marks, trace_rules
 from ..rules.torch_marks import disables_all
 from ..runtime import collector, in_flight, signal_handlers
-from ..variables.base import VariableTracker, realized, wraps_type
-from ..variables.torch_api.compiled_modules import CompiledModuleVariable
-from . import callers, changed_values, convert_frame, decide, request, stance, torch_compiler
+from . import callers, changed_values, compiled_module, convert_frame, decide, request, stance, torch_compiler
 from .callers import code_of
+from .compiled_module import CompiledModule
 from .request import Settings
-
-if TYPE_CHECKING:
-    from ..variables.protocols import Tracer
 
 Backend = Callable[..., Any]
 
@@ -221,6 +216,8 @@ def _hook_for(
     settings = Settings(graphs, fullgraph, CodeMap(), dynamic=dynamic, kept_files=kept_files)
     hook = make_hook(settings)
     hook.settings = settings
+    hook.arguments = {"backend": backend, "fullgraph": fullgraph, "dynamic": dynamic, "mode": mode,
+                      "options": dict(options) if options else None}
     if isinstance(backend, str):
         # Named backends live as long as the process; one made by the user lives with its compiled functions.
         _hooks[key] = hook
@@ -284,96 +281,35 @@ def _run_backend(function: Backend, name: str, options: dict[str, Any] | None, g
         raise exc.BackendCompilerFailed(name, error) from error
 
 
-# ---------------------------------------------------------------- modules
-class CompiledModule(torch.nn.Module):
-    """An nn.Module whose call is compiled. Everything else is the original's: parameters, state, attributes,
-    train/eval.
-
-    Args:
-        module: the original.
-        hook: what compiles its frames.
-    """
-
-    def __init__(self, module: torch.nn.Module, hook: _eval_frame.FrameHook) -> None:
-        # nn.Module.__init__ would make tables of its own; this module's tables are the original's.
-        object.__setattr__(self, "_orig_mod", module)
-        caller = callers.caller_of(module)
-        if hook.roots is not None:
-            hook.roots.set(caller.__code__, True)
-        object.__setattr__(self, "_compiled_call", _eval_frame.CompiledFunction(types.MethodType(caller, module), hook))
-        object.__setattr__(self, "_hook", hook)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _own(self, "_compiled_call")(*args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(_own(self, "_orig_mod"), name)
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in _OWN_NAMES:
-            return _own(self, name)
-        return getattr(_own(self, "_orig_mod"), name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._orig_mod, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        delattr(self._orig_mod, name)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._orig_mod[key]
-
-    def __len__(self) -> int:
-        return len(self._orig_mod)
-
-    def __bool__(self) -> bool:
-        return bool(self._orig_mod)
-
-    def __iter__(self) -> Any:
-        return iter(self._orig_mod)
-
-    def __contains__(self, item: Any) -> bool:
-        return item in self._orig_mod
-
-    def __dir__(self) -> list[str]:
-        return dir(self._orig_mod)
-
-    def __repr__(self) -> str:
-        return f"CompiledModule({self._orig_mod!r})"
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        # Compiled code stays behind: what travels is the original.
-        return (_restore_module, (self._orig_mod,))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return CompiledModule(copy.deepcopy(self._orig_mod, memo), self._hook)
+# ---------------------------------------------------------------- copies
+def _remembered(hook: _eval_frame.FrameHook | None) -> dict[str, Any] | None:
+    """The arguments of ``compile`` that a hook was made with; None where there is no hook."""
+    return None if hook is None else getattr(hook, "arguments", {})
 
 
-_own = object.__getattribute__
-_OWN_NAMES = frozenset({
-    "_orig_mod", "_compiled_call", "_hook", "__class__", "__reduce_ex__", "__deepcopy__", "__dict__", "__setattr__",
-    "__delattr__",
-})
+def _restored(model: Any, arguments: dict[str, Any] | None) -> Any:
+    """What `model` was compiled to, compiled again with the same arguments."""
+    return _wrap_callable(model, None) if arguments is None else compile(model, **arguments)
 
 
-def running_module(module: CompiledModule) -> CompiledModule:
-    """The compiled module with calls that compile nothing (``run``)."""
-    made = CompiledModule(module._orig_mod, module._hook)
-    object.__setattr__(made, "_compiled_call", stance.Running()(module._compiled_call))
-    return made
+def _reduced(compiled: _eval_frame.CompiledFunction) -> Any:
+    """As for what was compiled: a function is known by its name, so that copies are the function itself; a method or a
+    callable object travels with its object."""
+    below = callers.called(compiled.fn)
+    if isinstance(below, types.FunctionType):
+        return compiled.__qualname__
+    return _restored, (below, _remembered(compiled.hook))
+
+
+copyreg.pickle(_eval_frame.CompiledFunction, _reduced)  # type: ignore[arg-type]
 
 
 def _restore_module(module: torch.nn.Module) -> Any:
+    """By this name files know a compiled module that were written by version 0.1."""
     return compile(module)
 
 
-# Inside a captured function a compiled module does what the one does that it was made from.
-@wraps_type(CompiledModule)
-def _wrap_compiled_module(tx: Tracer, value: CompiledModule, source: Source) -> VariableTracker:
-    tx.guard(source, "type_is", type(value))
-    original = realized(tx, tx.values.wrap_at(value._orig_mod, AttrSource(source, "_orig_mod")))
-    return CompiledModuleVariable(value, original, source, _OWN_NAMES)
-
+compiled_module.restore_by(lambda module: (_restored, (module._orig_mod, _remembered(module._hook))))
 
 # What nn.Module does around forward is evaluated with the caller; when it runs in plain Python, forward is what to
 # capture.

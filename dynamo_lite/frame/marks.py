@@ -21,7 +21,8 @@ from ..variables.constant import ConstantVariable
 from ..variables.tensors.symbolic_sizes import MARKS, SizeMark
 from .callers import code_of
 from .decide import disable_code
-from .eval_frame import CompiledModule, hooks_alive, innermost, running_module
+from .compiled_module import CompiledModule, running_module
+from .eval_frame import hooks_alive, innermost
 from .stance import Running
 
 if TYPE_CHECKING:

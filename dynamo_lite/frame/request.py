@@ -136,6 +136,7 @@ class TraceRequest(NamedTuple):
         error: why it breaks there.
         steps_back: by how many instructions a break has been made earlier for want of a way to leave the frame.
         faults: how often the evaluator itself has failed.
+        captures: whether numbers and sizes that elements decide are kept in the graph, whatever the settings.
     """
 
     frame: Frame
@@ -150,6 +151,7 @@ class TraceRequest(NamedTuple):
     steps_back: int = 0
     faults: int = 0
     learned: SizesLearned = SizesLearned()
+    captures: bool = False
 
     def before(self, visit: int | None, error: exc.Unsupported | None) -> TraceRequest:
         """The same, with a break before an instruction; None: there is none."""

@@ -74,7 +74,8 @@ def opened(settings: Settings, request: TraceRequest) -> Iterator[Trace]:
     unbreakable = unbreakable_places(frame.user_code, frame.resumed)
     value_guards = ValueGuards(request.readers, _guardable(settings, request))
     output = OutputGraph(
-        request.dynamic, request.fits_all, settings.fullgraph, value_guards, settings.dynamic, request.learned)
+        request.dynamic, request.fits_all, settings.fullgraph, value_guards, settings.dynamic, request.learned,
+        request.captures)
     tx = root_translator(frame.code, output, frame.globals, frame.builtins, frame.closure, frame.args)
     output.effects.watch.add_arguments(frame.args)
     output.called_from_handler = frame.called_from_handler
@@ -112,7 +113,7 @@ def run(settings: Settings, trace: Trace) -> Traced | TraceRequest:
         raised = exc.Unsupported("python_exception_in_trace", error.value.python_type().__qualname__)
         _note(settings, tx, raised)
         return request.before(tx.visits - 1, raised)
-    again = _with_values(request, met)
+    again = _with_values(request, met) or _capturing(settings, request, met)
     if again is not None:
         return again
     _note(settings, tx, met)
@@ -183,6 +184,15 @@ def _with_values(request: TraceRequest, error: exc.Unsupported) -> TraceRequest 
         return None
     _forget_frames(error)
     return request._replace(dynamic=request.dynamic - error.origins)
+
+
+def _capturing(settings: Settings, request: TraceRequest, error: exc.Unsupported) -> TraceRequest | None:
+    """The same with numbers and sizes that elements decide kept in the graph: with fullgraph they may stand there, as
+    they may with torch.compile, rather than be an error; None: it is another error, or they were kept."""
+    if not settings.fullgraph or request.captures or error.kind not in ("tensor_to_python", "dynamic_output_shape"):
+        return None
+    _forget_frames(error)
+    return request._replace(captures=True)
 
 
 def _note(settings: Settings, tx: Translator, error: exc.Unsupported) -> None:

@@ -67,12 +67,16 @@ class OutputGraph:
         value_guards: which tensors are guarded by their elements.
         dynamic_sizes: whether sizes are symbols: False: none, None: those that have changed, True: all.
         learned: of sizes of tensors that earlier traces have not met.
+        captures: whether numbers and sizes that elements decide are kept in the graph, whatever the settings.
+
+    Attributes:
+        captures_numbers: whether numbers that elements decide are, where these can't be guarded.
     """
 
     def __init__(
         self, dynamic: Collection[Any] = (), fits_all: bool = False, fullgraph: bool = False,
         value_guards: ValueGuards | None = None, dynamic_sizes: bool | None = None,
-        learned: SizesLearned | None = None,
+        learned: SizesLearned | None = None, captures: bool = False,
     ) -> None:
         self.graph = fx.Graph()
         self.dynamic = dynamic
@@ -106,7 +110,8 @@ class OutputGraph:
         self.replaced: list[torch.Tensor] = []  # their fakes before, which are known by their ids as long as they live
         self.operations = 0
         self.assumed_at: int | None = None  # the first of the root's instructions that relied on a tensor's value
-        self._captures_sizes = bool(setting("capture_dynamic_output_shape_ops"))
+        self.captures_numbers = captures
+        self._captures_sizes = captures or bool(setting("capture_dynamic_output_shape_ops"))
         self.called_from_handler = False  # whether a caller of the frame handles an exception
         self.parts = 0  # how many functions are being evaluated that become graphs of their own
         self.examples = 0  # how many transforms show one example in place of a batch

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ...bytecode.emit import in_order
-from ...guards.source import ConstSource, DictItemSource, DictKeySource, FrozenSource, Source
+from ...guards.source import ConstSource, DictItemSource, DictKeySource, DictValueSource, FrozenSource, Source
 from ...polyfills import update_ordered
 from ..base import (
     LazyVariable,
@@ -549,10 +551,16 @@ def dict_at(
             key_variable = constant_part(tx, key)
             tx.guard(key_source, "const", key)
         else:
-            # A key without a value of its own, such as a module or a function: only its identity is known.
             key_variable = realized(tx, tx.values.wrap_at(key, key_source))
-            tx.guard(key_source, "is", key)
-        item_source = DictItemSource(source, key)
+        if isinstance(key, torch.Tensor) and key_variable.node is not None and base is dict:
+            # Which of the trace's tensors it is, or that it is none of them, is guarded for all tensors; a guard on its
+            # identity would serve this dict alone, and keep its tensors alive.
+            item_source: Source = DictValueSource(source, index)
+        else:
+            if not is_constant_value(key):
+                # A key without a value of its own, such as a module or a function: only its identity is known.
+                tx.guard(key_source, "is", key)
+            item_source = DictItemSource(source, key)
         try:
             hashed = tx.operators.hash_key(key_variable)
         except ObservedException:

@@ -19,7 +19,7 @@ from ..base import VariableTracker, realized, unsupported
 from ..constant import ConstantVariable
 from ..numbers.scalars import NUMBER_METHODS, ScalarVariable, number_in
 from ..numbers.symbolic_ints import size_variable
-from .learned_elements import known_tensor, learn_or_refuse
+from .learned_elements import known_tensor, learn, learn_or_refuse
 from .tensor import TensorVariable, is_unknown_number, record, record_method
 
 if TYPE_CHECKING:
@@ -54,12 +54,20 @@ row(Rule.ELEMENTS,
 
 
 # ---------------------------------------------------------------- numbers
+def _is_captured(tx: Tracer, tensor: TensorVariable) -> bool:
+    """Whether the number in a tensor is to be one of the graph: by a setting always, with fullgraph where guards can't
+    hold the tensor's elements."""
+    if setting("capture_scalar_outputs"):
+        return True
+    return tx.output.captures_numbers and not (tensor.node is not None and learn(tx, [tensor.node]))
+
+
 def _as_number(name: str) -> Method:
     """A method that hands elements to Python."""
 
     def method(tx: Tracer, tensor: TensorVariable) -> VariableTracker:
         known = known_tensor(tx, tensor.fake)
-        if known is None and setting("capture_scalar_outputs") and name in NUMBER_METHODS:
+        if known is None and name in NUMBER_METHODS and _is_captured(tx, tensor):
             number = number_in(tx, tensor, name)
             if number is not None:
                 return number
