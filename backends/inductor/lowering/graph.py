@@ -566,15 +566,20 @@ class GraphLowering:
         buffer = self.buffers[name]
         settled = name in self._settled
         self._settled.add(name)
-        if value.stride is None or buffer.stride == value.stride:
+        if value.stride is None:
+            return name
+        # Of other dimensions eager's may leave gaps, which this memory does not have.
+        exact = tuple(eager if is_size(n, 1) else own
+                      for n, own, eager in zip(buffer.size, buffer.stride, value.stride, strict=True))
+        if buffer.stride == exact:
             return name
         if not settled and any(
                 isinstance(operation, LoopNest) and operation.buffer is buffer for operation in self.operations):
-            buffer.stride = value.stride
+            buffer.stride = exact
             return name
-        key = (name, value.shape, value.stride, 0)
+        key = (name, value.shape, exact, 0)
         if key not in self._view_names:
-            view = self.new_buffer(value.shape, value.stride, value.dtype, value.device)
+            view = self.new_buffer(value.shape, exact, value.dtype, value.device)
             self._view_names[key] = view.name
             self.emit(prog.View(view.name, name))
         return self._view_names[key]
