@@ -39,6 +39,7 @@ class FrameHook:
     compile_frame: CompileFrame
     roots: Any
     settings: Any
+    arguments: dict[str, Any]
     def __init__(self, compile_frame: CompileFrame) -> None: ...
 
 @final

@@ -139,6 +139,8 @@ capture_scalar_outputs: bool = _option(False, "keep Tensor.item() in the graph w
 capture_dynamic_output_shape_ops: bool = _option(
     False, "keep operations in the graph whose results are as large as elements say (nonzero, masks as indices, "
     "unique), while nothing branches on such a size; a call with a size of 0 or 1 runs in plain Python")
+capture_with_fullgraph: bool = _option(
+    True, "with fullgraph, do both of these where it would be an error otherwise, as torch.compile does")
 max_trace_instructions: int = _option(
     1_000_000, "instructions to evaluate in a trace, those of inlined calls included, before it is given up",
     minimum=1)

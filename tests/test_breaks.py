@@ -21,6 +21,13 @@ def fresh():
     dynamo_lite.reset()
 
 
+@pytest.fixture(autouse=True)
+def guards_alone():
+    """With fullgraph, what guards can't hold is an error."""
+    with config.patch(capture_with_fullgraph=False):
+        yield
+
+
 def compiled(f, **options):
     return dynamo_lite.compile(f, backend="eager", **options)
 

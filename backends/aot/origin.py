@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import types
 from typing import Any
 
 import torch
@@ -38,3 +39,14 @@ def _line_of(trace: str) -> str:
     if not found:
         return lines[-1].strip()
     return next((text for file, text in reversed(found) if not file.startswith(_LIBRARY)), found[-1][1])
+
+
+def operation_and_line(node: Node) -> str:
+    """The operation and the user's line, for comments."""
+    if isinstance(node.target, types.FunctionType):  # an operation of the recorder's own
+        name = node.target.__name__
+    else:
+        name = str(node.target).removeprefix("aten.")
+        name = name[: name.rindex(".")] if "." in name else name
+    line = user_line(node)
+    return f"{name} <- {line}" if line else name

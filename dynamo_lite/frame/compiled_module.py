@@ -115,11 +115,12 @@ for _name in _BINARY:
     setattr(CompiledModule, f"__{_name}__", _forwarded(_function))
     setattr(CompiledModule, f"__r{_name}__", _reflected(_function))
     setattr(CompiledModule, f"__i{_name}__", _forwarded(getattr(operator, f"__i{_name}__")))
-for _name, _function in {
+_OTHERS: dict[str, Callable[..., Any]] = {
     "getitem": operator.getitem, "setitem": operator.setitem, "delitem": operator.delitem, "iter": iter,
     "contains": operator.contains, "reversed": reversed, "neg": operator.neg, "pos": operator.pos,
     "invert": operator.invert, "abs": abs,
-}.items():
+}
+for _name, _function in _OTHERS.items():
     setattr(CompiledModule, f"__{_name}__", _forwarded(_function))
 
 

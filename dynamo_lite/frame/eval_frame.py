@@ -301,7 +301,7 @@ def _reduced(compiled: _eval_frame.CompiledFunction) -> Any:
     return _restored, (below, _remembered(compiled.hook))
 
 
-copyreg.pickle(_eval_frame.CompiledFunction, _reduced)  # type: ignore[arg-type]
+copyreg.pickle(_eval_frame.CompiledFunction, _reduced)
 
 
 def _restore_module(module: torch.nn.Module) -> Any:

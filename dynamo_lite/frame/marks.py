@@ -20,8 +20,8 @@ from ..variables.base import unsupported
 from ..variables.constant import ConstantVariable
 from ..variables.tensors.symbolic_sizes import MARKS, SizeMark
 from .callers import code_of
-from .decide import disable_code
 from .compiled_module import CompiledModule, running_module
+from .decide import disable_code
 from .eval_frame import hooks_alive, innermost
 from .stance import Running
 

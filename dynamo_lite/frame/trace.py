@@ -189,7 +189,9 @@ def _with_values(request: TraceRequest, error: exc.Unsupported) -> TraceRequest 
 def _capturing(settings: Settings, request: TraceRequest, error: exc.Unsupported) -> TraceRequest | None:
     """The same with numbers and sizes that elements decide kept in the graph: with fullgraph they may stand there, as
     they may with torch.compile, rather than be an error; None: it is another error, or they were kept."""
-    if not settings.fullgraph or request.captures or error.kind not in ("tensor_to_python", "dynamic_output_shape"):
+    if not settings.fullgraph or request.captures or not config.capture_with_fullgraph:
+        return None
+    if error.kind not in ("tensor_to_python", "dynamic_output_shape"):
         return None
     _forget_frames(error)
     return request._replace(captures=True)

@@ -214,20 +214,24 @@ class Evaluator(_Base):
         """owner.name."""
         return realized(self, realized(self, owner).getattr(self, name))
 
+    def attribute_or_none(self, owner: VariableTracker, name: str) -> VariableTracker | None:
+        """owner.name, read once; None where that raises AttributeError (Objects/object.c, _PyObject_LookupAttr)."""
+        try:
+            return self.getattr(owner, name)
+        except ObservedException as error:
+            if issubclass(error.value.python_type(), AttributeError):
+                return None
+            raise
+
     def has_attribute(self, owner: VariableTracker, name: str) -> bool:
         """hasattr(owner, name)."""
         try:
-            self.getattr(owner, name)
-        except ObservedException as error:
-            if issubclass(error.value.python_type(), AttributeError):
-                return False
-            raise
+            return self.attribute_or_none(owner, name) is not None
         except Unsupported as error:
             # The attribute is there, but its value can't be followed: the answer is known all the same.
             if error.kind == "unsupported_attribute" and isinstance(owner, TensorVariable):
                 return True
             raise
-        return True
 
     def truth(self, value: VariableTracker) -> bool:
         """bool(value)."""

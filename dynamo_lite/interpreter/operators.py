@@ -48,7 +48,8 @@ class Operators(Part):
                 lookup = self.tx.classes.lookup
                 overrides = any(
                     lookup(right_type, n, NO_ATTRIBUTE) is not lookup(left_type, n, NO_ATTRIBUTE) for n in names)
-            attempts = [reflected, *attempts] if overrides or _tensor_first(left, right) else [*attempts, reflected]
+            first = overrides or _tensor_first(left, right) or _is_wider_number(left, right)
+            attempts = [reflected, *attempts] if first else [*attempts, reflected]
         for owner, other, swapped in attempts:
             formats = op == "%" and owner is left and issubclass(left_type, (str, bytes))
             result = owner.binary(self.tx, op, other if formats else content_beside(owner, other), swapped)
@@ -96,7 +97,8 @@ class Operators(Part):
         left, right = realized(self.tx, left), realized(self.tx, right)
         left_type, right_type = left.python_type(), right.python_type()
         attempts = [(left, right, op), (right, left, self._SWAPPED[op])]
-        if (left_type is not right_type and derives(self.tx, right_type, left_type)) or _tensor_first(left, right):
+        first = left_type is not right_type and derives(self.tx, right_type, left_type)
+        if first or _tensor_first(left, right) or _is_wider_number(left, right):
             attempts.reverse()
         for owner, other, symbol in attempts:
             result = owner.compare(self.tx, symbol, content_beside(owner, other))
@@ -240,3 +242,14 @@ def content_beside(owner: VariableTracker, other: VariableTracker) -> VariableTr
 
 def _tensor_first(left: VariableTracker, right: VariableTracker) -> bool:
     return isinstance(right, TensorVariable) and not isinstance(left, (TensorVariable, ObjectVariable))
+
+
+def _is_wider_number(left: VariableTracker, right: VariableTracker) -> bool:
+    """Whether a number stands left of an object of a class that is derived from a type of wider ones: the number's own
+    operators take such an object for nothing that they know (CONVERT_BINOP in Objects/longobject.c, CONVERT_TO_DOUBLE
+    in Objects/floatobject.c), so that the object's are asked alone."""
+    if not isinstance(right, ObjectVariable) or isinstance(left, ObjectVariable):
+        return False
+    left_type, right_type = left.python_type(), right.python_type()
+    return issubclass(left_type, int) and issubclass(right_type, (float, complex)) or (
+        issubclass(left_type, float) and issubclass(right_type, complex))

@@ -406,10 +406,11 @@ def _match_class(tx: Translator, i: Any) -> None:
     for position, name in enumerate(attributes):
         if name in attributes[:position]:
             tx.raise_error(TypeError, f"{cls.constant().__name__}() got multiple sub-patterns for attribute {name!r}")
-        if not tx.has_attribute(subject, name):
+        found = tx.attribute_or_none(subject, name)
+        if found is None:
             tx.push(ConstantVariable(None))
             return
-        values.append(tx.getattr(subject, name))
+        values.append(found)
     tx.push(TupleVariable(values))
 
 

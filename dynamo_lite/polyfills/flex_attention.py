@@ -1,7 +1,8 @@
 """Stand-ins for ``flex_attention`` of ``torch.nn.attention``, and for what it tells torch's compiler.
 
 Invariant: results are those of torch's dense formulas (``math_attention`` in
-``torch._higher_order_ops.flex_attention``), which eager computes. A block mask says nothing that its function ``mask_mod`` does not.
+``torch._higher_order_ops.flex_attention``), which eager computes. A block mask says
+nothing that its function ``mask_mod`` does not.
 """
 from __future__ import annotations
 

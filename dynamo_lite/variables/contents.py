@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..guards.source import ComputedSource, Source
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable, is_constant_value
-from .containers.mappings import dict_at
+from .containers.dict_wrapping import dict_at
 from .containers.sequences import ListVariable, TupleVariable, lazy_items
 from .containers.sets import given_set
 from .objects.classes import native_base

@@ -381,6 +381,9 @@ class Tracer(Protocol):
     def getattr(self, owner: VariableTracker, name: str) -> VariableTracker:
         """owner.name."""
 
+    def attribute_or_none(self, owner: VariableTracker, name: str) -> VariableTracker | None:
+        """owner.name, read once; None where that raises AttributeError."""
+
     def has_attribute(self, owner: VariableTracker, name: str) -> bool:
         """hasattr(owner, name)."""
 

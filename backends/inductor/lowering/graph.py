@@ -11,7 +11,6 @@ Invariant: a buffer of a node of the graph has exactly the strides of the node's
 from __future__ import annotations
 
 import operator
-import types
 from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
@@ -20,7 +19,7 @@ import torch.utils._pytree as pytree
 
 from dynamo_lite import log
 from dynamo_lite.backends.aot import passes
-from dynamo_lite.backends.aot.origin import user_line
+from dynamo_lite.backends.aot.origin import operation_and_line, user_line
 from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
@@ -100,7 +99,7 @@ class GraphLowering:
                 self._mutate_inputs()
             else:
                 assert node.op == "call_function", node.op
-                self.origin = (_origin(node),)
+                self.origin = (operation_and_line(node),)
                 self._node = node
                 self.env[node] = self._call(node)
         return LoweredGraph(
@@ -591,14 +590,3 @@ def _buffers_read(node: Node) -> frozenset[str]:
 
 def _places(node: Node) -> ix.Index:
     return ix.product(tuple(v.size for v in node.vars))
-
-
-def _origin(node: torch.fx.Node) -> str:
-    """The operation and the user's line, for comments."""
-    if isinstance(node.target, types.FunctionType):  # an operation of the recorder's own
-        name = node.target.__name__
-    else:
-        name = str(node.target).removeprefix("aten.")
-        name = name[: name.rindex(".")] if "." in name else name
-    line = user_line(node)
-    return f"{name} <- {line}" if line else name

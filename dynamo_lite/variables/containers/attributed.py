@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...guards.source import InstanceDictSource, Source
 from ..base import VariableTracker, wraps_type
-from .mappings import DictVariable, dict_at
+from .dict_wrapping import dict_at
+from .mappings import DictVariable
 from .spaces import read_own, space_at
 
 if TYPE_CHECKING:

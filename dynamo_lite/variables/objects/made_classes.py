@@ -94,7 +94,8 @@ class DescriptorVariable(VariableTracker):
     def _is_abstract(self, tx: Tracer, part: VariableTracker) -> bool:
         """Objects/object.c: _PyObject_IsAbstract."""
         name = "__isabstractmethod__"
-        return bool(tx.has_attribute(part, name) and tx.truth(tx.getattr(part, name)))
+        found = tx.attribute_or_none(part, name)
+        return found is not None and tx.truth(found)
 
     def call_method(
         self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]

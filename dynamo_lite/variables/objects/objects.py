@@ -147,7 +147,7 @@ class ObjectVariable(VariableTracker):
                     self, self.cls, "__getattribute__", custom, [ConstantVariable(name)], {}
                 )
             except ObservedException as error:
-                if error.value.python_type() is not AttributeError:
+                if not issubclass(error.value.python_type(), AttributeError):
                     raise
                 found = self._fallback_getattr(tx, name)
                 if found is None:
@@ -155,10 +155,7 @@ class ObjectVariable(VariableTracker):
             return found
         if not is_generic(custom, "__getattribute__"):
             unsupported("unsupported_attribute", f"{self.describe()}.{name}, which code in C looks up in its own way")
-        value = self.generic_getattr(tx, name)
-        if value is not None:
-            return value
-        value = self._fallback_getattr(tx, name)
+        value = self.found_or_fallback(tx, name)
         if value is not None:
             return value
         slot = tx.classes.lookup(self.cls, name) if is_made_by_python(self.cls) else None
@@ -170,6 +167,19 @@ class ObjectVariable(VariableTracker):
         """Whether ``__class__`` may be another class than the object's type."""
         plain = tx.classes.lookup(self.cls, "__class__") is object.__dict__["__class__"]
         return not plain or isinstance(tx.classes.lookup(self.cls, "__getattribute__"), types.FunctionType)
+
+    def found_or_fallback(self, tx: Tracer, name: str) -> VariableTracker | None:
+        """The attribute as it is looked up, or what ``__getattr__`` gives, which is asked after an AttributeError of
+        a descriptor's, too (Objects/typeobject.c, slot_tp_getattr_hook); None: there is neither."""
+        try:
+            value = self.generic_getattr(tx, name)
+        except ObservedException as error:
+            if not issubclass(error.value.python_type(), AttributeError):
+                raise
+            if tx.classes.lookup(self.cls, "__getattr__") is None:
+                raise
+            value = None
+        return value if value is not None else self._fallback_getattr(tx, name)
 
     def _fallback_getattr(self, tx: Tracer, name: str) -> VariableTracker | None:
         hook = tx.classes.special(self.cls, "__getattr__")

@@ -58,9 +58,7 @@ class ThreadLocalVariable(ObjectVariable):
         tx.classes.lookup(self.cls, "__getattribute__")
         if name == "__dict__":
             return self._dict_variable(tx)
-        value = self.generic_getattr(tx, name)
-        if value is None:
-            value = self._fallback_getattr(tx, name)
+        value = self.found_or_fallback(tx, name)
         if value is None:
             tx.raise_error(AttributeError, f"{_name(self.cls)!r} object has no attribute {name!r}")
         return value

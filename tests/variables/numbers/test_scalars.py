@@ -148,7 +148,8 @@ def test_what_needs_the_value_breaks(name: str, backend: str) -> None:
 
 
 def test_without_the_option_the_break_names_it() -> None:
-    with config.patch(capture_scalar_outputs=False), pytest.raises(dynamo_lite.exc.Unsupported) as error:
+    plain = config.patch(capture_scalar_outputs=False, capture_with_fullgraph=False)
+    with plain, pytest.raises(dynamo_lite.exc.Unsupported) as error:
         dynamo_lite.compile(lambda x: x * x.sum().item(), backend="eager", fullgraph=True)(torch.randn(4))
     assert error.value.kind == "tensor_to_python"
     assert "capture_scalar_outputs" in str(error.value)

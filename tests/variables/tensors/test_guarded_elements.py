@@ -6,7 +6,14 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite import exc, log
+from dynamo_lite import config, exc, log
+
+
+@pytest.fixture(autouse=True)
+def guards_alone():
+    """With fullgraph, what guards can't hold is an error."""
+    with config.patch(capture_with_fullgraph=False):
+        yield
 
 
 def compiled(fn, backend="eager", **options):

@@ -236,7 +236,7 @@ def test_decisions_name_the_line():
 
 
 def test_without_the_setting_the_graph_breaks():
-    with config.patch(capture_dynamic_output_shape_ops=False):
+    with config.patch(capture_dynamic_output_shape_ops=False, capture_with_fullgraph=False):
         ((x,),) = [*with_positive((7,))]
         with pytest.raises(exc.Unsupported, match="dynamic_output_shape"):
             dynamo_lite.compile(lambda x: x[x > 0] + 1, backend="eager", fullgraph=True)(x)
@@ -362,3 +362,16 @@ def test_beside_other_parts(fn, backend):
                 loss = sum(((t * t).sum() for t in leaves), torch.zeros(()))
                 results.append((made, torch.autograd.grad(loss, given) if leaves else ()))
             agree(*results)
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: x[x > 0] + 1, lambda x: x * x.sum().item(), lambda x: torch.nonzero(x > 0).float().mean(),
+    lambda x: torch.unique(x > 0), lambda x: torch.bincount((x > 0).flatten().long()), lambda x: torch.tensor(x.tolist()),
+    lambda x: torch.masked_select(x, x > 0).sum() + x[x > 0].mean().item()])
+def test_fullgraph_needs_no_setting(fn):
+    """As with torch.compile: what would be a break is a node."""
+    with config.patch(capture_dynamic_output_shape_ops=False, capture_scalar_outputs=False):
+        compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
+        with config.patch(error_on_recompile=True):
+            for args in with_positive((7, 9, 7)):
+                torch.testing.assert_close(compiled(*args), fn(*args))

@@ -8,6 +8,13 @@ from dynamo_lite import config, exc, log
 from dynamo_lite.variables.tensors.value_guards import is_worth_its_cost
 
 
+@pytest.fixture(autouse=True)
+def guards_alone():
+    """With fullgraph, what guards can't hold is an error."""
+    with config.patch(capture_with_fullgraph=False):
+        yield
+
+
 def compiled(fn, backend="eager", **options):
     dynamo_lite.reset()
     log.reset()

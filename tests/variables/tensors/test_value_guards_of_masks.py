@@ -20,6 +20,13 @@ def _small_images():
         yield
 
 
+@pytest.fixture(autouse=True)
+def guards_alone():
+    """With fullgraph, what guards can't hold is an error."""
+    with config.patch(capture_with_fullgraph=False):
+        yield
+
+
 def compiled(fn, backend="eager", **options):
     dynamo_lite.reset()
     log.reset()
