@@ -95,6 +95,11 @@ class AtenGraph:
         return [node for node in self.graph.nodes if node.op == "placeholder"]
 
     @property
+    def uncounted(self) -> frozenset[str]:
+        """The inputs whose version stays as it is, though they are written."""
+        return frozenset(node.name for node in self.placeholders if node.meta.get("uncounted"))
+
+    @property
     def values(self) -> tuple[torch.fx.Node, ...]:
         """The nodes to compute."""
         return tuple(self.graph.output_node().args[0])  # type: ignore[arg-type]

@@ -98,6 +98,8 @@ def recipe(result: Any, memory: Memory, inputs: list[Tracked | None], values: Va
         return base
     fake, origin = tracked.fake, root.fake
     plain = fake.dtype == origin.dtype and fake.is_conj() == origin.is_conj() and fake.is_neg() == origin.is_neg()
+    # The gradient of a view by strides is shared by the elements that have one place in memory.
+    plain = plain and not (origin.requires_grad and torch._debug_has_internal_overlap(origin) != 0)
     steps = chain_to_root(tracked)
     chain = None if plain else tuple((s.target, s.args, s.kwargs, s.item) for s in steps)
     offset = offset_in(tracked, root) if plain else 0
@@ -130,6 +132,9 @@ def write_back(
         have, fits = value.meta["val"], place.meta["val"]
         if (have.shape, have.dtype) != (fits.shape, fits.dtype):
             raise exc.InternalError(f"{place} of {tuple(fits.shape)} would be overwritten with {tuple(have.shape)}")
+        version = place.meta.get("version")
+        # Written through ``.data`` alone, which autograd does not hear of.
+        place.meta["uncounted"] = version is not None and version == fits._version
         node = graph.create_node("call_function", aten.copy_.default, (place, value))
         node.meta["val"] = place.meta["val"]
 

@@ -145,6 +145,7 @@ class Program:
             index.
         libraries: C++ sources of libraries that ``source`` calls into.
         launches: whether kernels are Python functions that ``source`` defines, see ``Target``.
+        uncounted: inputs whose version stays as it is, though they are written.
     """
 
     inputs: tuple[str, ...]
@@ -158,6 +159,7 @@ class Program:
     libraries: tuple[str, ...] = ()
     faults: tuple[tuple[type[Exception], str], ...] = ()
     launches: bool = False
+    uncounted: frozenset[str] = frozenset()
 
     def check(self) -> None:
         """Raises AssertionError with the faulty step if an invariant of the module's docstring is broken."""

@@ -73,7 +73,7 @@ def plan_replay(aten_graph: AtenGraph, program: Program, scopes: dict[str, bool]
         copied=tuple(at for at in tensors if at not in fixed),
         numbers=tuple(at for at in range(len(nodes)) if at not in tensors),
         layouts=tuple(at for at in tensors if _is_symbolic(nodes[at].meta["val"])),
-        written=tuple(sorted(written)))
+        written=tuple(at for at in sorted(written) if not nodes[at].meta.get("uncounted")))
 
 
 def _is_symbolic(value: torch.Tensor) -> bool:

@@ -174,6 +174,7 @@ def _make_function(name: str, spec: FunctionSpec) -> type[torch.autograd.Functio
             return (*made, *[None] * (len(ctx.needs_input_grad) - len(made)))
 
     Captured.__name__ = Captured.__qualname__ = name
+    Captured._backward_cls.__name__ = f"{name}Backward"  # which torch's errors name
     return Captured
 
 

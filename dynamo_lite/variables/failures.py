@@ -5,6 +5,7 @@ sizes, types and strides, whatever they hold; so its handlers run, and its text 
 """
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -59,6 +60,10 @@ def refused_in_eager(node: fx.Node) -> Exception | None:
     more than kernels do. Asked of calls whose results nobody uses, as they are left out."""
     if node.op not in ("call_function", "call_method") or not _is_of_torch(node.target):
         return None
+    first = node.args[0] if node.args else None
+    if node.target is operator.getitem and isinstance(first, fx.Node) and isinstance(
+            first.meta.get("example_value"), (tuple, list)):
+        return None  # a part of what an operation gives, of which there may be thousands
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("example_value"))
     flat = pytree.tree_leaves((args, kwargs))
     leaves = [t for t in flat if isinstance(t, torch.Tensor)]
@@ -67,11 +72,11 @@ def refused_in_eager(node: fx.Node) -> Exception | None:
         return None
     if sum(t.untyped_storage().nbytes() for t in leaves) > _MOST_BYTES_UNUSED:
         return None
-    first = _raised(node.op, node.target, args, kwargs, 0)
-    if not isinstance(first, _OF_ARGUMENTS):
+    raised = _raised(node.op, node.target, args, kwargs, 0)
+    if not isinstance(raised, _OF_ARGUMENTS):
         return None
-    second = _raised(node.op, node.target, args, kwargs, 1)
-    return first if type(second) is type(first) and str(second) == str(first) else None
+    again = _raised(node.op, node.target, args, kwargs, 1)
+    return raised if type(again) is type(raised) and str(again) == str(raised) else None
 
 
 def _is_of_torch(target: Any) -> bool:

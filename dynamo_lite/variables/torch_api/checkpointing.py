@@ -66,8 +66,14 @@ def _capture(
     versions = {id(t): t.fake._version for t in output.tensors() if not t.fake.is_inference()}
     attributes = output.effects.written_attributes()
     part = Part(output)
-    with output.effects.watched() as touched:
-        returned = tx.call(function, args, kwargs)
+    mode = output.fake_mode
+    random_before, mode.random_seen = mode.random_seen, False
+    try:
+        with output.effects.watched() as touched:
+            returned = tx.call(function, args, kwargs)
+        is_random = mode.random_seen
+    finally:
+        mode.random_seen |= random_before
     nodes = part.close()
     own = set(nodes)
     results = [t for t in tensors_in([returned]) if t.node in own]
@@ -76,6 +82,8 @@ def _capture(
         unsupported(_KIND, "checkpoint(use_reentrant=True) with a result that needs no gradient by itself")
     if not needs_grad:
         return returned  # nothing is saved, so nothing runs again
+    if is_random and not options["preserve_rng_state"]:
+        unsupported(_KIND, "checkpoint(preserve_rng_state=False) of a function whose second run draws other numbers")
     # The second run ends with what saves the last of the values that the backward pass needs.
     last_saving = next((at for at, n in reversed(list(enumerate(nodes))) if _saves(n)), -1)
     until = nodes[last_saving].meta["epoch"] if last_saving >= 0 else 0

@@ -352,6 +352,53 @@ def test_an_ode_solver():
         torch.testing.assert_close(torch.autograd.grad(table.square().sum(), w)[0], want)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_writes_through_data_are_no_new_version(backend):
+    """Weights are clipped between a forward pass and its backward pass."""
+    def clamp(model, d):
+        for p in model.parameters():
+            p.data.clamp_(-0.1, 0.1)
+        d.detach().add_(1)
+
+    def run(clamp):
+        torch.manual_seed(0)
+        model, d = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1)), torch.zeros(2)
+        x = torch.randn(3, 4, requires_grad=True)
+        y = model(x).sum()
+        clamp(model, d)
+        y.backward()
+        return x.grad, [p._version for p in model.parameters()], d, d._version
+
+    want, got = run(clamp), run(dynamo_lite.compile(clamp, backend=backend, fullgraph=True))
+    torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("layout", [lambda w: w.expand(4, 3), lambda w: w.repeat(5).as_strided((4, 3), (2, 1))])
+def test_gradients_of_views_of_inputs_that_overlap(layout):
+    def function(x):
+        return x[1:], x * 2
+
+    grads = []
+    for run in (function, dynamo_lite.compile(function, fullgraph=True)):
+        x = layout(torch.arange(3.0)).detach().requires_grad_()
+        first, second = run(x)
+        (first * torch.arange(9.0).view(3, 3)).sum().backward(retain_graph=True)
+        (second * torch.arange(12.0).view(4, 3)).sum().backward()
+        grads.append(x.grad)
+    assert torch.equal(*grads)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.norm(0), lambda x: torch.linalg.vector_norm(x, 0), lambda x: x.dist(torch.ones(3), 0)])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_results_whose_formula_gives_no_gradient_require_one(function, backend):
+    x = torch.ones(3, requires_grad=True)
+    made = dynamo_lite.compile(function, backend=backend, fullgraph=True)(x)
+    assert made.requires_grad
+    made.backward()
+    assert x.grad is None
+
+
 def test_written_inputs_are_compiled():
     for f in (setitem_twice, add, two, index_put, through_a_view, foreach):
         dynamo_lite.reset()

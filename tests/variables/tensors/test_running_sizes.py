@@ -366,7 +366,8 @@ def test_beside_other_parts(fn, backend):
 
 @pytest.mark.parametrize("fn", [
     lambda x: x[x > 0] + 1, lambda x: x * x.sum().item(), lambda x: torch.nonzero(x > 0).float().mean(),
-    lambda x: torch.unique(x > 0), lambda x: torch.bincount((x > 0).flatten().long()), lambda x: torch.tensor(x.tolist()),
+    lambda x: torch.unique(x > 0), lambda x: torch.bincount((x > 0).flatten().long()),
+    lambda x: torch.tensor(x.tolist()),
     lambda x: torch.masked_select(x, x > 0).sum() + x[x > 0].mean().item()])
 def test_fullgraph_needs_no_setting(fn):
     """As with torch.compile: what would be a break is a node."""

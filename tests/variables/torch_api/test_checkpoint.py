@@ -249,3 +249,22 @@ def test_a_list_of_the_frame_that_is_changed_twice():
         made, seen = function(torch.ones(3))
         made.sum().backward()
         assert seen == [1, 1]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_second_run_that_draws_other_numbers_breaks(backend):
+    def function(x):
+        return checkpoint(random_layer, x, use_reentrant=False, preserve_rng_state=False)
+
+    def gradients(run):
+        torch.manual_seed(0)
+        x = torch.ones(5, 3, requires_grad=True)
+        run(x).sum().backward()
+        return x.grad, torch.rand(1)
+
+    with pytest.raises(dynamo_lite.exc.Unsupported, match="preserve_rng_state=False"):
+        dynamo_lite.compile(function, backend=backend, fullgraph=True)(torch.ones(5, 3, requires_grad=True))
+    torch.testing.assert_close(gradients(dynamo_lite.compile(function, backend=backend)), gradients(function))
+    same = dynamo_lite.compile(
+        lambda x: checkpoint(layer, x, use_reentrant=False, preserve_rng_state=False), backend=backend, fullgraph=True)
+    same(torch.ones(5, 3, requires_grad=True))

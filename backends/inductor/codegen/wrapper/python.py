@@ -157,7 +157,8 @@ class _Writer:
             if isinstance(step, ExternCall):
                 self._extern(step)
             elif isinstance(step, CopyInto):
-                self._line(f"{self._tensor(step.dst)}.copy_({self._tensor(step.src)})")
+                alias = ".data" if step.dst in self._program.uncounted else ""
+                self._line(f"{self._tensor(step.dst)}{alias}.copy_({self._tensor(step.src)})")
             self._drop(index, index + 1)
             index += 1
         before = len(self._lines)
@@ -362,6 +363,7 @@ class _Writer:
 
     def _count_writes(self, names: list[str]) -> None:
         """Inputs that kernels have written are of another version."""
+        names = [name for name in names if name not in self._program.uncounted]
         if names:
             bump = self._bind("increment_version", torch._C._increment_version)
             self._line(f"{bump}({tuple_text([self._variable(name) for name in dict.fromkeys(names)])})")
