@@ -171,6 +171,8 @@ def _runs_under_modes(settings: Settings, frame: Frame, function: types.Function
     """Not now: something of torch's is on that a trace would not see."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return Decision(RUN_ORIGINAL, "it runs under a functorch transform")
+    if torch._C._get_tracing_state() is not None:
+        return Decision(RUN_ORIGINAL, "torch.jit.trace is at work")
     if torch.autograd.forward_ad._current_level >= 0:
         return Decision(RUN_ORIGINAL, "it runs under forward-mode differentiation")
     if torch._C._len_torch_dispatch_stack() or not _only_default_devices():

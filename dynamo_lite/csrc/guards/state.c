@@ -19,7 +19,7 @@ typedef struct {
 
 enum { CPU = 0, CUDA = 1 }; /* c10::DeviceType */
 
-typedef enum { BYTE, DEVICE_BYTE, CONTEXT_BYTE, LENGTH, VECTOR, MODULE_NUMBER } SymbolKind;
+typedef enum { BYTE, DEVICE_BYTE, CONTEXT_BYTE, LENGTH, VECTOR, SHARED_POINTER, MODULE_NUMBER } SymbolKind;
 
 /* A field is an integer, equal when the state is. Where the symbol is missing, `fallback` names the Python function. Some state
  * is a number that a Python module holds: `fallback` names the module, `fallback_arg` the number. */
@@ -46,6 +46,7 @@ static const StateField state_fields[] = {
     {"function_modes", LENGTH, 0, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv", "_C._len_torch_function_stack", NULL},
     {"dispatch_modes", LENGTH, 0, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv", "_C._len_torch_dispatch_stack", NULL},
     {"forward_ad_level", MODULE_NUMBER, 0, NULL, "autograd.forward_ad", "_current_level"},
+    {"jit_tracing", SHARED_POINTER, 0, "_ZN5torch3jit6tracer15getTracingStateEv", "_C._get_tracing_state", NULL},
     {"functorch_levels", VECTOR, 0, "_ZN2at9functorch20getDynamicLayerStackEv", "_C._functorch.maybe_current_level", NULL},
 };
 
@@ -122,6 +123,9 @@ read_field(int i, int64_t *value)
         return 0;
     case LENGTH:
         *value = ((LengthFunction)symbol)();
+        return 0;
+    case SHARED_POINTER: /* the first word of a std::shared_ptr is the address of what it points to */
+        *value = (int64_t)(intptr_t) * (void **)((PointerFunction)symbol)();
         return 0;
     default: {
         const VectorHead *vector = ((PointerFunction)symbol)();
