@@ -1,4 +1,4 @@
-"""``torch.jit.trace`` around compiled functions and modules: they run in plain Python, so that it sees their operations."""
+"""``torch.jit.trace`` around compiled functions and modules: they run in plain Python, so that it sees what they do."""
 from __future__ import annotations
 
 import pytest
