@@ -29,12 +29,12 @@ def _plain(layout: Any) -> bool:
 
 # ---------------------------------------------------------------- one value throughout
 _FILL_VALUE = object()  # the operator's own argument of that name
+_NOTHING = object()  # what memory holds that nobody has written
 _ONE_VALUE: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (_FILL_VALUE, (aten.full.default, aten.full_like.default, aten.new_full.default)),
     (0, (aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)),
     (1, (aten.ones.default, aten.ones_like.default, aten.new_ones.default)),
-    # What these hold nobody may rely on; writes into their parts usually replace the zeros before they are stored.
-    (0, (aten.empty.memory_format, aten.new_empty.default)),
+    (_NOTHING, (aten.empty.memory_format, aten.new_empty.default)),
 )
 
 
@@ -52,7 +52,21 @@ def _register_one_value(target: Any, value: Any) -> None:
         dtype = given.get("dtype") or (like.dtype if like is not None else None)
         if dtype is None:
             dtype = _dtype_of(content) if value is _FILL_VALUE else torch.get_default_dtype()
+        if content is _NOTHING:
+            content = _unwritten(dtype)
         return _full(g, size, content, dtype, given.get("layout"), given.get("device"))
+
+
+def _unwritten(dtype: torch.dtype) -> Number:
+    """What stands for the content of new memory, on which nobody may rely: zeros, as writes into its parts usually
+    replace them before they are stored; with deterministic algorithms what eager fills in
+    (``torch.utils.deterministic.fill_uninitialized_memory``)."""
+    fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    if not (torch.are_deterministic_algorithms_enabled() and fills):
+        return 0
+    if dtype.is_floating_point or dtype.is_complex:
+        return math.nan
+    return True if dtype is torch.bool else torch.iinfo(dtype).max
 
 
 def _dtype_of(number: Number) -> torch.dtype:

@@ -49,3 +49,19 @@ def test_eye(size, dtype):
         return torch.eye(*size, dtype=dtype), torch.eye(*size) * x
 
     assert library_calls(f, torch.tensor(2.0)) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int32, torch.uint8, torch.bool])
+def test_new_memory_with_deterministic_algorithms(dtype):
+    """It is filled with what shows that nobody has written it."""
+    def function(x):
+        y = torch.empty(3, dtype=dtype)
+        y[1] = 1
+        return torch.empty(2, dtype=dtype), x.new_empty(2, dtype=dtype), y, torch.empty_like(y)
+
+    torch.use_deterministic_algorithms(True)
+    try:
+        want, got = function(torch.ones(2)), dynamo_lite.compile(function, fullgraph=True)(torch.ones(2))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    torch.testing.assert_close(got, want, equal_nan=True)
