@@ -54,15 +54,21 @@ def dispatch(mode: FakeTensorMode, func: Any, types: Any, args: Any, kwargs: Any
 
 
 class _StandIn:
-    """What FakeTensorMode reads from ``torch._dynamo`` while it dispatches."""
+    """What FakeTensorMode and torch.func's gradients read from ``torch._dynamo`` while they run; anything else is read
+    from the package itself, which is imported for it as torch would."""
 
     config = types.SimpleNamespace(_custom_ops_profile=None)
+    # Whoever has torch compile backward passes has imported the package.
+    compiled_autograd = types.SimpleNamespace(_disable=contextlib.nullcontext)
 
     def __getattr__(self, name: str) -> Any:
-        # Somebody imports the real package during a dispatch: its own modules look each other up through torch.
+        # Somebody may import the real package during a dispatch: its own modules look each other up through torch.
         real = sys.modules.get("torch._dynamo")
         if real is None:
-            raise AttributeError(name)
+            if name.startswith("__"):
+                raise AttributeError(name)
+            torch.__dict__.pop("_dynamo", None)
+            real = torch.__getattr__("_dynamo")  # which imports it
         return getattr(real, name)
 
 

@@ -17,9 +17,11 @@ from torch._functorch.vmap import _process_batched_inputs
 from torch.utils import _pytree as pytree
 
 from ...guards.source import Source
+from ...polyfills.chunks import chunked_vmap
 from ...rules.table import handles, looks_at
 from ...runtime.graph_calls import TransformCall
 from ..base import ObservedException, VariableTracker, realized, unsupported
+from ..constant import ConstantVariable
 from ..containers.mappings import DictVariable
 from ..containers.sequences import ListVariable, NamedTupleVariable, TupleVariable
 from ..functions.functions import CallableVariable, FunctionVariable
@@ -179,7 +181,13 @@ def _bound(names: tuple[str, ...], rest: tuple[VariableTracker, ...], kwargs: di
 # ---------------------------------------------------------------- vmap
 @handles(torch.vmap)
 def _vmap(tx: Tracer, func: VariableTracker, /, *rest: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    return TransformVariable(torch.vmap, func, _bound(("in_dims", "out_dims", "randomness"), rest, kwargs), _apply_vmap)
+    options = _bound(("in_dims", "out_dims", "randomness"), rest, kwargs)
+    if not options.get("chunk_size", ConstantVariable(None)).is_none():
+        if "randomness" in options and options["randomness"].constant() == "same":
+            unsupported(_KIND, "vmap with chunk_size and one state of the generator for all chunks")
+        return tx.call(tx.values.library_function(chunked_vmap), [func], options)
+    options.pop("chunk_size", None)
+    return TransformVariable(torch.vmap, func, options, _apply_vmap)
 
 
 def _apply_vmap(
@@ -187,9 +195,6 @@ def _apply_vmap(
     kwargs: dict[str, Any],
 ) -> VariableTracker:
     in_dims, out_dims = options.pop("in_dims", 0), options.pop("out_dims", 0)
-    if options.get("chunk_size") is not None:
-        unsupported(_KIND, f"{what} with chunk_size runs its function several times")
-    options.pop("chunk_size", None)
     try:
         _, flat_dims, flat_args, spec = _process_batched_inputs(in_dims, args, function)  # type: ignore[arg-type]
     except (ValueError, TypeError) as error:

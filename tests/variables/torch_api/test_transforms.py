@@ -1,6 +1,7 @@
 """``torch.vmap`` and ``torch.func``: one graph, eager's values and gradients."""
 from __future__ import annotations
 
+import new_process
 import pytest
 import torch
 from gradient_checks import check, check_one_graph
@@ -79,6 +80,10 @@ PROGRAMS = {
     "vmap_random": lambda x: torch.vmap(lambda v: v + torch.rand(3), randomness="different")(x),
     "vmap_index": lambda x: torch.vmap(lambda i, j: x[i] * x[i, j])(torch.arange(2), torch.arange(2)),
     "vmap_keywords": lambda x: torch.vmap(lambda v, *, s: v * s)(x, s=x * 2),
+    "vmap_chunks": lambda x: torch.vmap(lambda v, w: {"a": v * w, "b": v.sum()}, in_dims=(0, None), chunk_size=2)(
+        torch.cat([x, x + 1, x[:1]]), W)["a"],
+    "vmap_one_chunk": lambda x: torch.vmap(lambda v: v * 2, in_dims=1, out_dims=1, chunk_size=7)(x),
+    "vmap_chunks_inside": lambda x: torch.vmap(lambda v: v * 2, in_dims=1, out_dims=1, chunk_size=2)(x),
     "vmap_effect": effect_once,
     "decorated": lambda x: decorated(x),
     "grad": lambda x: func.grad(lambda v: (v**2).sum())(x) + 1,
@@ -135,7 +140,8 @@ def test_one_graph(name, backend):
 BREAKING = {
     "print": (lambda x: torch.vmap(lambda v: (print(end=""), v * 2)[1])(x) + 1, "print"),
     "data": (lambda x: func.grad(lambda v: (v * float(v.detach().sum() > 0)).sum())(x) + 1, "float|item"),
-    "chunks": (lambda x: torch.vmap(lambda v: v * 2, chunk_size=1)(x) + 1, "several times"),
+    "chunks of one state": (
+        lambda x: torch.vmap(lambda v: v * 2, chunk_size=1, randomness="same")(x) + 1, "one state of the generator"),
     "written to at one of two places": (
         lambda x: (lambda y: torch.vmap(lambda a, b: a.mul_(2) + b)(y, y))(x.clone()) + 1, "one tensor twice"),
     "functionalize": (lambda x: func.functionalize(lambda v: v.add_(1))(x.detach() + 1) + 1, "functorch"),
@@ -242,3 +248,20 @@ def test_what_torch_fails_to_map_over_symbols_is_for_the_sizes_of_the_call(name,
         got, want = compiled(x), FIXED[name](y)
         torch.testing.assert_close(got, want)
         assert got.stride() == want.stride() and torch.equal(x, y)
+
+
+@pytest.mark.parametrize("transform", [
+    "func.grad(lambda v: (v**2).sum())(x)", "func.hessian(lambda v: (v**3).sum())(x)", "func.jacrev(torch.sin)(x)",
+    "func.jacfwd(torch.sin)(x)", "func.vjp(torch.sin, x)[1](x)[0]", "torch.vmap(func.grad(torch.sin))(x)"])
+def test_before_anything_of_torchs_compiler_is_imported(transform):
+    """torch.func reads a setting of torch._dynamo, which nobody has imported in a process that begins with a compile."""
+    done = new_process.run(f"""
+import torch
+from torch import func
+import dynamo_lite
+f = lambda x: {transform}
+x = torch.rand(3)
+got = dynamo_lite.compile(f, backend="eager", fullgraph=True)(x)
+torch.testing.assert_close(got, f(x))
+""")
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,41 @@
+"""``torch.vmap`` over a batch in chunks (``_chunked_vmap`` in ``torch._functorch.vmap``).
+
+Invariant: the function runs for one chunk after the other, the last one smaller where they do not come out even.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+def chunked_vmap(
+    func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int,
+) -> Callable[..., Any]:
+    """``torch.vmap(func, ..., chunk_size=chunk_size)``."""
+    if chunk_size <= 0:
+        raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
+    mapped = torch.vmap(func, in_dims, out_dims, randomness)
+
+    def in_chunks(*args: Any, **kwargs: Any) -> Any:
+        leaves, spec = pytree.tree_flatten(args)
+        dims = pytree._broadcast_to_and_flatten(list(in_dims) if isinstance(in_dims, tuple) else in_dims, spec)
+        if dims is None:
+            return mapped(*args, **kwargs)  # says what does not fit
+        size = next((leaf.size(dim) for leaf, dim in zip(leaves, dims) if dim is not None), 0)
+        if size <= chunk_size:
+            return mapped(*args, **kwargs)
+        made = []
+        for start in range(0, size, chunk_size):
+            part = [leaf if dim is None else leaf.narrow(dim, start, min(chunk_size, size - start))
+                    for leaf, dim in zip(leaves, dims)]
+            made.append(mapped(*pytree.tree_unflatten(part, spec), **kwargs))
+        results = [pytree.tree_leaves(one) for one in made]
+        form = pytree.tree_structure(made[0])
+        places = pytree._broadcast_to_and_flatten(out_dims, form)
+        joined = [torch.cat(list(column), dim=dim) for column, dim in zip(zip(*results), places or ())]
+        return pytree.tree_unflatten(joined, form)
+
+    return in_chunks
