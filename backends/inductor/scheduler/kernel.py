@@ -14,6 +14,7 @@ loops.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Union
 
 from dynamo_lite.backends.inductor.ir import index as ix
@@ -47,6 +48,16 @@ class Accumulate:
 
 
 Statement = Union[Store, Accumulate]
+
+
+def positions_ascend(statement: Accumulate, loops: Sequence[ix.Var]) -> bool:
+    """Whether loops in this order meet the elements of an argmax or argmin in the order of their positions, so that the
+    first of equal elements that they meet is the one to find."""
+    steps = [ix.coefficient(statement.position, v) for v in loops]
+    if not steps or any(step is None or not ix.always_positive(step) for step in steps):
+        return False
+    following = zip(steps, steps[1:], loops[1:])
+    return all(step == ix.mul(inner, v.size) for step, inner, v in following if step is not None and inner is not None)
 
 
 @dataclasses.dataclass(slots=True)

@@ -10,13 +10,14 @@ Invariant: a lane that is not alive changes no accumulator.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import VALUE, const_text
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
-from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate
+from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, positions_ascend
 
 # The position of no element, by the type of positions.
 _NOWHERE = {"i64": "0x7fffffffffffffffl", "i32": "0x7fffffff"}
@@ -62,13 +63,17 @@ class Accumulator:
         lanes: the accumulator is a vector.
         copies: 1 or 4.
         place: the type of positions, "i64" or "i32".
+        ascending: elements come in the order of their positions; else positions of equal elements are compared.
         cascade: a long sum of floats.
         square: the node whose squares are summed, if it is such a sum. ``take`` is then given that node's value: square
             and sum are one operation of the processor. As neither is ever negative, results are infinite or NaN
             where they are when each is rounded by itself.
     """
 
-    def __init__(self, statement: Accumulate, name: str, along: bool, lanes: bool, copies: int, long: bool):
+    def __init__(
+        self, statement: Accumulate, name: str, along: bool, lanes: bool, copies: int, long: bool,
+        loops: Sequence[ix.Var],
+    ):
         self.statement = statement
         self.kind = statement.kind
         self.dtype = statement.value.dtype
@@ -78,6 +83,7 @@ class Accumulator:
         self.copies = copies
         self.positions = self.kind.startswith("arg")
         self.place = "i32" if lanes and self.positions and are_positions_short(statement) else "i64"
+        self.ascending = positions_ascend(statement, loops)
         self.cascade = long and self.kind == "sum" and self.dtype.is_floating_point
         self.square = _squared(statement)
         self.scalar = VALUE[self.dtype]
@@ -110,6 +116,10 @@ class Accumulator:
             return f"{a} {sign} {b}"
         return f"mask_or({a} {sign} {b}, mask_and({a} != {a}, {b} == {b}))"
 
+    def _first(self, a: str, at: str, b: str, there: str) -> str:
+        """Whether ``a`` beats ``b``, or is equal to it (or NaN as well) and has the smaller position."""
+        return f"mask_or({self.better(a, b)}, mask_and(mask_not({self.better(b, a)}), {at} < {there}))"
+
     # ------------------------------------------------------------ the loop
     def declare(self) -> list[str]:
         values = ", ".join([self.initial()] * self.copies)
@@ -127,8 +137,10 @@ class Accumulator:
         target = f"{self.name}[{slot}]"
         if self.positions:
             at = f"{self.name}_at[{slot}]"
-            # The first element counts even if it is the worst there is.
+            # The first element counts even if it is the worst there is: no position is beyond that of no element.
             test = f"mask_or({self.better(value, target)}, {at} == {_NOWHERE[self.place]})"
+            if not self.ascending:
+                test = self._first(value, position, target, at)
             if self.along:
                 test = f"keep(m, mask_for<vec<{self.place}, L>>({test}), vec<{self.place}, L>{{}})"
             return (
@@ -170,9 +182,8 @@ class Accumulator:
         value, at = f"{self.name}[0]", f"{self.name}_at[0]"
         for k in range(1, self.copies):
             other, there = f"{self.name}[{k}]", f"{self.name}_at[{k}]"
-            tie = f"mask_and(mask_not({self.better(value, other)}), {there} < {at})"
             lines.append(
-                f"{{ const auto take = mask_or({self.better(other, value)}, {tie}); "
+                f"{{ const auto take = {self._first(other, there, value, at)}; "
                 f"{value} = sel(take, {other}, {value}); {at} = sel(take, {there}, {at}); }}"
             )
         if not self.along:
@@ -206,15 +217,14 @@ class Accumulator:
 
     def join_parts(self) -> list[str]:
         """The finished value from the parts' results: of neighbours, of neighbouring pairs, and so on, so that few
-        roundings follow one another; the first best position in their order."""
+        roundings follow one another; the smallest of the best positions."""
         part, best = f"{self.name}_part", f"{self.name}_best"
         if not self.positions:
             joined = self.join(f"{part}[t]", f"{part}[t + step]")
             pairs = "for (int step = 1; step < parts; step *= 2) for (int t = 0; t < parts; t += 2 * step)"
             return [f"{pairs} {part}[t] = {joined};", f"const {self.scalar} {self.result} = {part}[0];"]
-        # A part's elements come after those of the parts before it.
-        nowhere = _NOWHERE["i64"]
-        test = f"{part}_at[t] != {nowhere} && ({self.result} == {nowhere} || {self.better(f'{part}[t]', best)})"
+        # A part without elements is at no position, which is beyond all others, and has a value that none is worse than.
+        test = self._first(f"{part}[t]", f"{part}_at[t]", best, self.result)
         return [
             f"{self.scalar} {best} = {part}[0];",
             f"i64 {self.result} = {part}_at[0];",

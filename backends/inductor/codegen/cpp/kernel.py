@@ -455,6 +455,7 @@ class CppKernel(ScanBody, ColumnSums):
                 along or self.vector_outer,
                 copies,
                 long,
+                stage.inner,
             )
             for s in statements
         ]

@@ -389,7 +389,7 @@ class TritonKernel:
 
     def _stage(self, body: Body, stage: Stage, rows: Rows, kept: Axes) -> None:
         statements = stage.statements
-        reductions = [Reduction(s, f"a{len(body.results) + k}", len(body.axes) == 2)
+        reductions = [Reduction(s, f"a{len(body.results) + k}", len(body.axes) == 2, stage.inner)
                       for k, s in enumerate(s for s in statements if isinstance(s, Accumulate))]
         every = frozenset(range(len(body.axes)))
         body.prepare([s.value for s in statements])

@@ -6,11 +6,13 @@ lanes that do not exist change nothing.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 
 from dynamo_lite.backends.inductor.codegen.triton.expressions import VALUE, const_text
-from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, positions_ascend
 
 _NOWHERE = "9223372036854775807"  # the position of no element
 
@@ -21,15 +23,17 @@ class Reduction:
     Attributes:
         acc: its name among the kernel's results; ``result`` is the name of the finished value.
         positions: whether it looks for the place of an element.
+        ascending: pieces come in the order of their positions; else positions of equal elements are compared.
     """
 
-    def __init__(self, statement: Accumulate, name: str, rows: bool) -> None:
+    def __init__(self, statement: Accumulate, name: str, rows: bool, loops: Sequence[ix.Var]) -> None:
         self.acc = statement.acc
         self.kind = statement.kind
         self.dtype = statement.value.dtype
         self.name = name
         self.result = f"{name}_result"
         self.positions = self.kind.startswith("arg")
+        self.ascending = positions_ascend(statement, loops)
         self._axis = "1, True" if rows else "0, False"
         self._dim = "1, keep_dims=True" if rows else "0"
 
@@ -79,6 +83,9 @@ class Reduction:
         name, value = self.name, self._as(value)
         if self.positions:
             test = f"{self._better(value, name)} | ({name}_at == {_NOWHERE})"
+            if not self.ascending:
+                earlier = f"({self._better(name, value)} == 0) & ({position} < {name}_at)"
+                test = f"{self._better(value, name)} | ({earlier})"
             return [
                 f"{name}_take = ({test})" + (f" & {mask}" if mask else ""),
                 f"{name} = tl.where({name}_take, {value}, {name})",
