@@ -12,11 +12,21 @@ from typing import Any
 
 import torch
 
+from dynamo_lite import log
+
 
 def copy_strided(x: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     """A copy of ``x`` laid out with the given strides."""
     out = torch.empty_strided(x.shape, stride, dtype=x.dtype, device=x.device)
     return out.copy_(x)
+
+
+def as_promised(x: torch.Tensor, stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """A copy of a library call's result in the layout that its metadata rule has promised, which is what kernels read.
+    Another dtype is a fault of that rule: the log says so."""
+    if x.dtype is not dtype and log.first_time("fallbacks", f"{x.dtype} for {dtype}"):
+        log.artifact("fallbacks").warning("a library call gave %s where %s was expected, and is converted", x.dtype, dtype)
+    return torch.empty_strided(x.shape, stride, dtype=dtype, device=x.device).copy_(x)
 
 
 def as_strided(x: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> torch.Tensor:

@@ -126,7 +126,8 @@ _RECORDS = (Artifact, ReplayPlan, Pair, Decided, WrapperSource, EntrySpec, inter
 _FIELDS = {ops.RandomFill: ("op",), ops.Functionalized: ("op", "mutated")}  # of classes that are no dataclasses
 # What wrappers name beside operators.
 _NAMED = {
-    "copy_strided": ops.copy_strided, "as_strided": ops.as_strided, "as_strided_scatter": ops.as_strided_scatter,
+    "copy_strided": ops.copy_strided, "as_promised": ops.as_promised, "as_strided": ops.as_strided,
+    "as_strided_scatter": ops.as_strided_scatter,
     "has_strides": _runtime.has_strides, "new_fault": new_fault, "raise_fault": raise_fault,
     "increment_version": torch._C._increment_version, "reserve": device_random.reserve,
     "empty_strided": torch._C._VariableFunctions.empty_strided, "inference_mode": torch.inference_mode,

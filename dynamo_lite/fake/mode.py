@@ -20,7 +20,18 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynamo_lite import torch_versions
-from dynamo_lite.fake import cache, casting, layers, overlap, quiet, refusals, running_sizes, symbolic, torch_entry
+from dynamo_lite.fake import (
+    cache,
+    casting,
+    layers,
+    overlap,
+    quiet,
+    refusals,
+    result_types,
+    running_sizes,
+    symbolic,
+    torch_entry,
+)
 from dynamo_lite.fake import strides as stride_rules
 from dynamo_lite.fake.elements import KnownValues
 from dynamo_lite.runtime import raising
@@ -397,12 +408,7 @@ class TraceFakeMode(FakeTensorMode):
                 result = self.known.dispatch(self, torch_entry.dispatch, func, types, args, kwargs or {})
             else:
                 result = torch_entry.dispatch(self, func, types, args, kwargs or {})
-            places = layers.rule_of(func)
-            if places is not None:
-                several = isinstance(result, tuple)
-                parts = list(result) if several else [result]
-                parts = self._with_places(places(args, parts), types, parts)
-                result = tuple(parts) if several else parts[0]
+            result = self._with_types_and_places(func, types, args, kwargs or {}, result)
             rule = stride_rules.rule_of(func)
             if rule is not None:
                 result = self._with_strides_of_eager(rule, func, types, args, kwargs or {}, result)
@@ -422,6 +428,24 @@ class TraceFakeMode(FakeTensorMode):
                 with torch_entry.scope():
                     torch_entry.dispatch(self, torch.ops.aten.as_strided_.default, types, place, {})
         return result
+
+    def _with_types_and_places(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any], result: Any) -> Any:
+        """See ``fake.result_types`` and ``fake.layers``."""
+        places = layers.rule_of(func)
+        dtypes = None if _traits_of(func).is_composite else result_types.of_eager(func, args, kwargs)
+        if places is None and dtypes is None:
+            return result
+        several = isinstance(result, (tuple, list))
+        parts = list(result) if several else [result]
+        if dtypes is not None and len(dtypes) == len(parts):
+            parts = self._with_places([
+                (dtype, part.stride()) if dtype is not None and isinstance(part, FakeTensor) else None
+                for dtype, part in zip(dtypes, parts)], types, parts)
+        if places is not None:
+            parts = self._with_places(places(args, parts), types, parts)
+        if isinstance(result, list):
+            return parts
+        return tuple(parts) if several else parts[0]
 
     def _with_places(self, places: list[layers.Place | None], types: Any, parts: list[Any]) -> list[Any]:
         """See ``fake.layers``."""

@@ -186,15 +186,14 @@ def compare_sizes(func: Any, written: Sizes) -> None:
 def _ask(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
     leaves = pytree.tree_leaves((args, kwargs))
     fakes = [t for t in leaves if isinstance(t, torch.Tensor)]
-    if not all(_is_plain(t) for t in fakes) or any(isinstance(n, _SYMBOLS) for n in leaves):
+    if not all(is_plain(t) for t in fakes) or any(isinstance(n, _SYMBOLS) for n in leaves):
         return None
     sizes: dict[int, int] | None = None
-    if sum(storage_extent(t.shape, t.stride()) * t.itemsize for t in fakes) > _MOST_BYTES:
+    if are_large(fakes):
         if not overlap.is_elementwise(func):
             return None
-        several = sorted({n for t in fakes for n in t.shape if n > 1})
-        sizes = {0: 0, 1: 1, **{n: 2 + i for i, n in enumerate(several)}}
-    with no_dispatch(), torch._C._AutoDispatchBelowAutograd(), _unnoticed(func):
+        sizes = shrunk(fakes)
+    with no_dispatch(), torch._C._AutoDispatchBelowAutograd(), unnoticed(func):
         first = _raised(func, args, kwargs, sizes, 0)
         if first is None:
             return None
@@ -202,9 +201,25 @@ def _ask(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | 
     return first if type(second) is type(first) and str(second) == str(first) else None
 
 
-def _raised(
-    func: Any, args: Sequence[Any], kwargs: dict[str, Any], sizes: dict[int, int] | None, content: int
-) -> Exception | None:
+def are_large(fakes: Sequence[torch.Tensor]) -> bool:
+    """Whether stand-ins of the same sizes would take too long."""
+    return sum(storage_extent(t.shape, t.stride()) * t.itemsize for t in fakes) > _MOST_BYTES
+
+
+def shrunk(fakes: Sequence[torch.Tensor]) -> dict[int, int]:
+    """Smaller sizes for those of some tensors, as equal and in the same order."""
+    several = sorted({n for t in fakes for n in t.shape if n > 1})
+    return {0: 0, 1: 1, **{n: 2 + i for i, n in enumerate(several)}}
+
+
+def stand_ins(
+    args: Sequence[Any], kwargs: dict[str, Any], sizes: dict[int, int] | None, content: int
+) -> tuple[Any, Any]:
+    """The arguments with real tensors, all of whose elements are `content`, in place of the fake ones.
+
+    Args:
+        sizes: their sizes by those of the fake ones, which then are expanded from few elements; None: the same layouts.
+    """
     made: dict[int, torch.Tensor] = {}
 
     def stand_in(fake: torch.Tensor) -> torch.Tensor:
@@ -212,7 +227,13 @@ def _raised(
             made[id(fake)] = _stand_in(fake, sizes, content)
         return made[id(fake)]
 
-    real_args, real_kwargs = pytree.tree_map_only(torch.Tensor, stand_in, (tuple(args), kwargs))
+    return pytree.tree_map_only(torch.Tensor, stand_in, (tuple(args), kwargs))
+
+
+def _raised(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any], sizes: dict[int, int] | None, content: int
+) -> Exception | None:
+    real_args, real_kwargs = stand_ins(args, kwargs, sizes, content)
     try:
         func(*real_args, **real_kwargs)
     except Exception as error:
@@ -230,13 +251,14 @@ def _stand_in(fake: torch.Tensor, sizes: dict[int, int] | None, content: int) ->
     return torch.full(distinct, content, dtype=fake.dtype).expand(size)
 
 
-def _is_plain(value: torch.Tensor) -> bool:
+def is_plain(value: torch.Tensor) -> bool:
+    """Whether a tensor on the CPU of known sizes can stand for it."""
     return value.device.type == "cpu" and value.layout is torch.strided and (
         all(type(n) is int for n in (*value.shape, *value.stride())))
 
 
 @contextlib.contextmanager
-def _unnoticed(func: Any) -> Iterator[None]:
+def unnoticed(func: Any) -> Iterator[None]:
     """Keeps from the program that something runs: random numbers, the warning that an `out` argument is resized."""
     draws = torch.Tag.nondeterministic_seeded in func.tags
     state = torch.default_generator.get_state() if draws else None

@@ -88,6 +88,7 @@ def _with_symbols(
         with torch_questions.scope(symbols=True):
             result = _by_rule(mode, expected, func, args, kwargs)
             result = run() if result is NotImplemented else result
+        result = _with_dtypes(mode, func, result, expected)
     except (Frozen, NumbersAsked, Undecidable):
         raise
     except Exception as error:
@@ -226,6 +227,24 @@ def _leaves(value: Any) -> list[Any]:
 def _agree(result: Any, expected: Any) -> bool:
     a, b = _leaves(result), _leaves(expected)
     return len(a) == len(b) and all(map(_is_same, a, b))
+
+
+def _with_dtypes(mode: Any, func: Any, result: Any, expected: Any) -> Any:
+    """The symbolic result with the dtypes that it has without symbols (``fake.result_types``), if it is new tensors."""
+    new = not func._schema.is_mutable and all(r.alias_info is None for r in func._schema.returns)
+    parts, wanted = ([x] if isinstance(x, torch.Tensor) else x for x in (result, expected))
+    if not new or type(wanted) not in (tuple, list) or not isinstance(parts, (tuple, list)) or (
+            len(parts) != len(wanted)):
+        return result
+
+    def made(part: Any, like: Any) -> Any:
+        if not isinstance(part, torch.Tensor) or not isinstance(like, torch.Tensor) or part.dtype is like.dtype:
+            return part
+        return torch.empty_strided(tuple(part.shape), part.stride(), dtype=like.dtype, device=part.device)
+
+    with mode:
+        made_parts = [made(part, like) for part, like in zip(parts, wanted)]
+    return made_parts[0] if isinstance(result, torch.Tensor) else type(expected)(made_parts)
 
 
 def _is_same(a: Any, b: Any) -> bool:

@@ -207,6 +207,13 @@ def test_layouts_that_fake_tensors_did_not_foresee():
     assert torch.equal(call(a)[0], a * 2)
 
 
+def test_dtypes_that_fake_tensors_did_not_foresee():
+    steps = [ExternCall(torch.Tensor.double, (BufferRef("a"),), {}, ("b",)), KernelCall("twice4", ("b", "o"), ("o",))]
+    call, wrapper = build(program("a", steps, ["o"], [spec(n, 2, 2) for n in "abo"]))
+    a = torch.randn(2, 2)
+    assert torch.equal(call(a)[0], a * 2)
+
+
 def test_strides_are_compared_where_they_matter():
     t = torch.empty_strided((2, 1, 3), (3, 7, 1))
     assert _runtime.has_strides(t, (3, 3, 1)) and not _runtime.has_strides(t, (1, 3, 2))

@@ -267,11 +267,13 @@ class _Writer:
                     self._ensure_layout(name)
 
     def _ensure_layout(self, name: str) -> None:
-        """Kernels rely on the strides that fake tensors promised; a few operations give others, by their arguments."""
+        """Kernels rely on the dtype and strides that fake tensors promised; a few operations give others, by their
+        arguments."""
         spec = self._program.buffers[name]
-        variable, strides = self._variable(name), _tuple(spec.stride)
-        self._line(f"if not {self._bind('has_strides', _runtime.has_strides)}({variable}, {strides}):")
-        self._line(f"    {variable} = {self._bind('copy_strided', ops.copy_strided)}({variable}, {strides})")
+        variable, strides, dtype = self._variable(name), _tuple(spec.stride), self._value(spec.dtype)
+        has_strides = self._bind("has_strides", _runtime.has_strides)
+        self._line(f"if {variable}.dtype is not {dtype} or not {has_strides}({variable}, {strides}):")
+        self._line(f"    {variable} = {self._bind('as_promised', ops.as_promised)}({variable}, {strides}, {dtype})")
 
     def _kernels(self, start: int, end: int) -> None:
         """A run of kernels (and views between them) as one C entry."""
