@@ -223,7 +223,7 @@ class Accumulator:
             joined = self.join(f"{part}[t]", f"{part}[t + step]")
             pairs = "for (int step = 1; step < parts; step *= 2) for (int t = 0; t < parts; t += 2 * step)"
             return [f"{pairs} {part}[t] = {joined};", f"const {self.scalar} {self.result} = {part}[0];"]
-        # A part without elements is at no position, which is beyond all others, and has a value that none is worse than.
+        # A part without elements is at no position, which is beyond all others, and has the worst value.
         test = self._first(f"{part}[t]", f"{part}_at[t]", best, self.result)
         return [
             f"{self.scalar} {best} = {part}[0];",
