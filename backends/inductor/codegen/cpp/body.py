@@ -14,6 +14,7 @@ from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import ROUND, VALUE, const_text, index_text, operation_text
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
+from dynamo_lite.backends.inductor.scheduler.empty_memory import held_back
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store
 
 
@@ -39,6 +40,7 @@ class Body:
             **{b: f"row{k}" for k, b in enumerate(kernel.scratch)},
         }
         self.nodes = walk([s.value for s in kernel.statements()])
+        self.held_back = held_back(kernel)
         self.vector_outer = kernel.vector_outer
         self._vectors = self._find_vectors()
         self.lines: list[str] = []
@@ -104,10 +106,13 @@ class Body:
 
     # ------------------------------------------------------------ nodes
     def _emit(self, stage: Stage, changing: frozenset[ix.Var], given: Mapping[int, Node] | None = None) -> None:
-        """Emits what the stage needs and what ``changing``, the variables of loops further in, don't change. Operands
-        of values that are ``given`` (by id) are not emitted for these."""
+        """Emits what the stage needs and what ``changing``, the variables of loops further in, don't change, and what
+        need not wait until these have an iteration. Operands of values that are ``given`` (by id) are not emitted for
+        these."""
         for n in walk([s.value for s in stage.statements], {**self.tables, **given} if given else self.tables):
-            if n not in self.emitted and n.op not in ("const", "acc", "update") and changing.isdisjoint(n.vars):
+            if n in self.emitted or n.op in ("const", "acc", "update") or not changing.isdisjoint(n.vars):
+                continue
+            if changing.isdisjoint(self.held_back.get(n.id, ())):
                 self._emit_node(n)
 
     def _emit_node(self, n: Node) -> None:

@@ -123,7 +123,7 @@ class CppKernel(ScanBody, ColumnSums):
 
     @functools.cached_property
     def _tabulated(self) -> tuple[Node, ...]:
-        return find_tables(self.kernel, self.info)
+        return tuple(n for n in find_tables(self.kernel, self.info) if n.id not in self.held_back)
 
     def _fill_tables(self) -> None:
         """Computes what is the same in all rows (``tables``)."""
@@ -187,7 +187,8 @@ class CppKernel(ScanBody, ColumnSums):
         """What depends on no loop and no reduction, and is computed before all loops."""
         fixed: dict[int, bool] = {}
         for n in self.nodes:
-            fixed[n.id] = not n.vars and n.op not in ("acc", "update") and all(fixed[a.id] for a in n.args)
+            free = not n.vars and n.id not in self.held_back
+            fixed[n.id] = free and n.op not in ("acc", "update") and all(fixed[a.id] for a in n.args)
         return [n for n in self.nodes if fixed[n.id] and n.op != "const"]
 
     # ------------------------------------------------------------ loops around the stages

@@ -8,7 +8,7 @@ Invariant: nothing is read or written for an iteration that does not exist, or t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
@@ -19,8 +19,10 @@ from dynamo_lite.backends.inductor.codegen.triton.expressions import (
     operation_text,
 )
 from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.ir.ops import HALF
+from dynamo_lite.backends.inductor.scheduler.empty_memory import sizes_to_ask
 from dynamo_lite.backends.inductor.scheduler.kernel import Store
 
 Axes = frozenset[int]
@@ -53,10 +55,12 @@ class Body:
         pointers: the parameter of each buffer.
         gpu: the kernel runs on a GPU, which stops at an index out of bounds as it does in eager.
         hosts: buffers whose elements are parameters, each by itself.
+        buffers: those that kernels read, by name.
     """
 
     def __init__(
-        self, pointers: dict[str, str], wide: bool, gpu: bool = False, hosts: frozenset[str] = frozenset()
+        self, pointers: dict[str, str], wide: bool, gpu: bool = False, hosts: frozenset[str] = frozenset(),
+        buffers: Mapping[str, Buffer] | None = None,
     ) -> None:
         self.lines: list[str] = []
         self.indent = 1
@@ -66,6 +70,7 @@ class Body:
         self.pointers = pointers
         self.gpu = gpu
         self.hosts = hosts
+        self.buffers = buffers or {}
         self.integer = "tl.int64" if wide else "tl.int32"
         self.values: dict[Node, Value] = {}
         self.results: dict[str, Value] = {}
@@ -215,9 +220,15 @@ class Body:
 
     def _load(self, node: Node) -> Value:
         """A load as arithmetic has it."""
-        if not self._cases(node):
+        if not self._cases(node) or 0 in self._sizes_to_ask(node):
             return Value(const_text(0, node.dtype), _NONE)
         return self.loaded(node, ".to(tl.float32)" if node.dtype in HALF else "")
+
+    def _sizes_to_ask(self, node: Node) -> list[ix.Index]:
+        """The sizes of a load's buffer that may be 0 although the iterations that its index names exist: a program may
+        have a row without elements."""
+        buffer = self.buffers.get(node.attr[0])
+        return [] if buffer is None else sizes_to_ask(buffer, node.vars)
 
     def loaded(self, node: Node, widened: str = "") -> Value:
         """A load as memory has it, 0 where it is masked; ``widened`` is what converts it."""
@@ -229,7 +240,8 @@ class Body:
         if guard is not None and not guard.axes <= axes:
             axes |= guard.axes
             place = f"{place} + tl.zeros({self.shape(axes)}, tl.int32)"
-        mask = self._guarded(axes, guard)
+        exist = [f"({self.index(n)} > 0)" for n in self._sizes_to_ask(node)]
+        mask = " & ".join(filter(None, [self._guarded(axes, guard), *exist]))
         rest = f", mask={mask}, other=0" if mask else ""
         return self.assign(f"tl.load({self._place(buffer, place)}{rest}){widened}", axes)
 

@@ -117,7 +117,7 @@ class TritonKernel:
 
     # ------------------------------------------------------------ functions
     def _body(self) -> Body:
-        return Body(self.pointers, self.wide, self.gpu, frozenset(self.hosts))
+        return Body(self.pointers, self.wide, self.gpu, frozenset(self.hosts), self.kernel.buffers)
 
     def _function_name(self) -> str:
         """Of the next function."""
