@@ -92,6 +92,10 @@ class Memory:
         """A tensor that was given other memory, to hold what ``node`` does; in its own layout, if that is known."""
         self.add(fake, self._exact(node, fake) if fake.shape == node.meta["val"].shape else node)
 
+    def is_seen_by_others(self, t: Tracked) -> bool:
+        """Whether another tensor is known to look at the memory of ``t``."""
+        return any(other.storage is t.storage and other is not t for other in self._tracked.values())
+
     def add_view(self, fake: torch.Tensor, node: Node, parent: Tracked, step: ViewStep) -> Tracked:
         """A tensor that looks at the memory of ``parent``."""
         tracked = Tracked(fake, node, parent.storage, parent.storage.version, parent, step)

@@ -25,7 +25,7 @@ def as_promised(x: torch.Tensor, stride: tuple[int, ...], dtype: torch.dtype) ->
     """A copy of a library call's result in the layout that its metadata rule has promised, which is what kernels read.
     Another dtype is a fault of that rule: the log says so."""
     if x.dtype is not dtype and log.first_time("fallbacks", f"{x.dtype} for {dtype}"):
-        log.artifact("fallbacks").warning("a library call gave %s where %s was expected, and is converted", x.dtype, dtype)
+        log.artifact("fallbacks").warning("a library call gave %s, not %s, and is converted", x.dtype, dtype)
     return torch.empty_strided(x.shape, stride, dtype=dtype, device=x.device).copy_(x)
 
 

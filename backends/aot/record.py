@@ -413,10 +413,24 @@ class Recorder(TorchDispatchMode):
             # An `out` tensor is resized to fit. Its memory is then its own.
             if self._is_input(target):
                 raise CannotFunctionalize(f"{func} resizes an input")
+            if self.memory.is_seen_by_others(self._track(target)):
+                raise CannotFunctionalize(f"{func} resizes a tensor that others look at")
+            self._keep_layout(target)
             func(*args, **kwargs)
             self.memory.add_resized(target, self._node(value))
             return
         self.memory.write(self._track(target), self._node(value))
+
+    def _keep_layout(self, fake: torch.Tensor) -> torch.Tensor:
+        """A twin of a tensor whose sizes or strides are about to change: from now on nodes know it by that."""
+        old = aten.alias.default(fake)
+        for known in self.graph.nodes:
+            value = known.meta["val"]
+            if value is fake:
+                known.meta["val"] = old
+            elif isinstance(value, (tuple, list)) and any(part is fake for part in value):
+                known.meta["val"] = type(value)([old if part is fake else part for part in value])
+        return old
 
     def _record_fill(self, target: torch.Tensor, value: Any) -> torch.Tensor:
         with self:
@@ -451,12 +465,7 @@ class Recorder(TorchDispatchMode):
         if self._is_input(fake):
             raise CannotFunctionalize(f"{func} changes the shape of an input")
         node = self.memory.read(before)
-        # The fake is about to change: what it was stays known by a twin.
-        old = aten.alias.default(fake)
-        for known in self.graph.nodes:
-            if known.meta["val"] is fake:
-                known.meta["val"] = old
-        before.fake = old
+        before.fake = self._keep_layout(fake)
         functional = functional_form(func).target
         func(*args, **kwargs)
         if functional is aten.as_strided.default:

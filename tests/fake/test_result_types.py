@@ -1,4 +1,4 @@
-"""Operations on tensors of several dtypes: fake results, and so compiled programs, have the dtypes of eager's kernels."""
+"""Operations on tensors of several dtypes: fake results, and so programs, have the dtypes of eager's kernels."""
 import itertools
 
 import pytest

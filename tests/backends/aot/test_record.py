@@ -1,15 +1,19 @@
 """The recorder: graphs that compute, write and alias as eager does. Run by library calls, so that nothing else is
 tested.
 """
+import operator
+
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dynamo_lite
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.record import record
 
+aten = torch.ops.aten
 LIBRARY = {"lowering": "library"}
 
 
@@ -521,6 +525,58 @@ def test_what_has_no_functional_form_is_named(backend_check):
         aten_of(backend_check, lambda a, b: a.add_(1)[1:] + b, x, x[1:])
     with pytest.raises(CannotFunctionalize, match="shape of an input"):
         aten_of(backend_check, lambda a: a.t_() + 1, r(2, 3))
+
+
+def smaller(x):
+    w = torch.atan2(x, x + 1)
+    y = torch.clamp(x, w, w)
+    torch.sum(x, -1, keepdim=True, out=w)
+    return y, w * 2
+
+
+def larger(x):
+    w = x[:1] * 2
+    y = w + 1
+    torch.mul(x, 3, out=w)
+    return y, w.mul_(2)
+
+
+def one_of_several(x):
+    w, at = x.sort()
+    y = w + at
+    torch.add(x[:3], 2, out=w)
+    torch.mul(x, 2, out=w)
+    return y, w
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("fn, size", [(smaller, 7), (larger, 1), (one_of_several, 7)])
+def test_intermediates_that_out_resizes(backend_check, fn, size):
+    """What was computed of an intermediate before it was resized was computed in its old size."""
+    x = r(7)
+    for options in (LIBRARY, None):
+        for got, want in zip(dynamo_lite.compile(fn, options=options)(x), fn(x)):
+            torch.testing.assert_close(got, want)
+            assert got.stride() == want.stride()
+    before = [n for n in aten_of(backend_check, fn, x).graph.nodes if n.op == "call_function"
+              and n.target in (aten.atan2.default, aten.mul.Tensor, aten.sort.default, operator.getitem)]
+    shapes = [t.shape for n in before for t in pytree.tree_leaves(n.meta["val"])]
+    assert shapes[0] == (size,) and (fn is not one_of_several or shapes[:4] == [(size,)] * 4)
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_an_intermediate_with_views_is_not_resized(backend_check):
+    def f(x):
+        w = torch.atan2(x, x + 1)
+        part = w[:2]
+        torch.sum(x, -1, keepdim=True, out=w)  # in the memory that the part looks at
+        return part, w + 1
+
+    with pytest.raises(CannotFunctionalize, match="others look at"):
+        aten_of(backend_check, f, r(7))
+    x = r(7)
+    for got, want in zip(dynamo_lite.compile(f)(x), f(x)):
+        assert torch.equal(got, want)
 
 
 def test_a_graph_without_functional_form_runs_in_eager(backend_check):

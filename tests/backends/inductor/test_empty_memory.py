@@ -21,8 +21,8 @@ PROGRAMS = {
     "scan": lambda x: x.float().tanh().cumsum(-1),
     "logsumexp": lambda x: torch.logsumexp(x.float(), -1, keepdim=True) + x,
 }
-EXPANDED = [((1, 1), (1, 0)), ((1,), (0,)), ((3, 1), (3, 0)), ((1, 3), (0, 3)), ((1, 1), (0, 0)), ((4, 1, 1), (4, 0, 5)),
-            ((1, 1), (64, 0)), ((1, 2000), (0, 2000))]
+EXPANDED = [((1, 1), (1, 0)), ((1,), (0,)), ((3, 1), (3, 0)), ((1, 3), (0, 3)), ((1, 1), (0, 0)),
+            ((4, 1, 1), (4, 0, 5)), ((1, 1), (64, 0)), ((1, 2000), (0, 2000))]
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -1,5 +1,5 @@
-"""Positions of largest and smallest elements: how wide they are in vectors, and that neither this nor the order of loops
-changes any."""
+"""Positions of largest and smallest elements: how wide they are in vectors, and that neither this nor the order of
+loops changes any."""
 import pytest
 import torch
 
