@@ -155,6 +155,11 @@ def _contiguous(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
     return contiguous(result.shape) if result.is_contiguous() else None
 
 
+def _of_nothing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
+    """A reduction without results is contiguous, whatever the operand's layout is."""
+    return contiguous(result.shape) if 0 in result.shape else None
+
+
 def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
     """As ``TensorIterator`` does for any operation on operands of this layout: asked of one whose rule is in C++."""
     # Without elements, operands that are broadcast have other strides on a CPU than on "meta".
@@ -289,6 +294,9 @@ _OTHERWISE = frozenset({
     aten.clone.default, aten.native_dropout_backward.default, aten.mvlgamma.default, aten._conj_physical.default,
     aten.frexp.Tensor})
 """Operations with the tag of elementwise ones that choose their layout themselves."""
+_REDUCTIONS = frozenset({
+    aten.sum.dim_IntList, aten.prod.dim_int, aten.amax.default, aten.amin.default, aten.var.correction,
+    aten.std.correction, aten.var_mean.correction, aten.std_mean.correction})
 _LIKE = ("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like")
 RULES: dict[Any, Rule] = {
     **{getattr(aten, name).default: _preserved for name in _LIKE},
@@ -319,12 +327,14 @@ RULES: dict[Any, Rule] = {
     aten.masked_fill.Scalar: _copied,
     aten.masked_fill.Tensor: _copied,
     **dict.fromkeys(_IN_MEMORY_FORMAT, _memory_format),
+    **dict.fromkeys(_REDUCTIONS, _of_nothing),
 }
 _ALWAYS = frozenset({
     *_IN_MEMORY_FORMAT, aten.isinf.default, aten.log_sigmoid_forward.default, aten.masked_fill.Scalar,
     aten.masked_fill.Tensor, aten.pow.Scalar, aten.roll.default, aten.rrelu_with_noise.default})
 """Operations whose rule is wrong without such a dimension, too."""
 EVERY_RESULT = frozenset({
-    aten.sort.default, aten.sort.stable, aten.frexp.Tensor, aten.log_sigmoid_forward.default})
+    aten.sort.default, aten.sort.stable, aten.frexp.Tensor, aten.log_sigmoid_forward.default,
+    aten.var_mean.correction, aten.std_mean.correction})
 """Operations whose results all have the strides of the first."""
 VIEWS = frozenset({aten.view.default, aten._unsafe_view.default})

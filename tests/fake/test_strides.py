@@ -230,3 +230,21 @@ def test_unary_operators_of_op_db(layout):
                 if (a.dtype, a.shape, a.stride()) != (b.dtype, b.shape, b.stride()):
                     wrong.append((op.name, dtype, a.stride(), b.stride()))
     assert not wrong, wrong
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "amax", "amin", "var", "std", "mean", "all", "argmax", "logsumexp"])
+def test_reductions_without_results(name):
+    for shape in ((5, 0), (5, 0, 3), (0, 4)):
+        for x in (torch.zeros(shape), torch.zeros(shape[::-1]).permute(*reversed(range(len(shape))))):
+            for dim in (d for d in range(len(shape)) if shape[d] and 0 in shape[:d] + shape[d + 1:]):
+                with TraceFakeMode() as fakes:
+                    promised = getattr(torch, name)(fakes.from_tensor(x), dim=dim, keepdim=True)
+                assert promised.stride() == getattr(torch, name)(x, dim=dim, keepdim=True).stride(), (shape, dim)
+
+
+@pytest.mark.parametrize("name", ["var_mean", "std_mean"])
+def test_pairs_of_reductions_without_results(name):
+    x = torch.zeros(5, 0, 3)
+    with TraceFakeMode() as fakes:
+        promised = getattr(torch, name)(fakes.from_tensor(x), dim=0, keepdim=True)
+    assert [t.stride() for t in promised] == [t.stride() for t in getattr(torch, name)(x, dim=0, keepdim=True)]
