@@ -110,6 +110,11 @@ _LENIENT = frozenset({
 })
 
 
+# Whose metadata rules let pass operands and results without elements.
+_RESAMPLINGS = frozenset({aten.upsample_linear1d.default, aten.upsample_bilinear2d.default,
+                          aten.upsample_trilinear3d.default, aten.upsample_bicubic2d.default})
+
+
 def _check_part(func: Any, whole: torch.Tensor, src: torch.Tensor, *place: Any, **named: Any) -> None:
     with no_dispatch():
         part = _SCATTERS[func](torch.empty(whole.shape, device="meta"), *place, **named)
@@ -120,7 +125,7 @@ def _check_part(func: Any, whole: torch.Tensor, src: torch.Tensor, *place: Any, 
 
 def is_lenient(func: Any) -> bool:
     """Whether the metadata rule of an operation that writes to nothing lets pass what :func:`check_rule` refuses."""
-    return func in _LENIENT or func in _SCATTERS or func is aten.as_strided.default
+    return func in _LENIENT or func in _SCATTERS or func in _RESAMPLINGS or func is aten.as_strided.default
 
 
 def check_rule(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> None:
@@ -131,6 +136,9 @@ def check_rule(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any)
     """
     if func in _LENIENT:
         _raise_as_eager(func, args, kwargs, key)
+    elif func in _RESAMPLINGS:
+        if len(args) < 2 or not args[0].numel() or not all(args[1]):
+            _raise_as_eager(func, args, kwargs, key)
     elif func is aten.as_strided.default:
         _check_bounds(*args, **kwargs)
     elif len(args) > 1 and not any(isinstance(n, _SYMBOLS) for n in args[0].shape):

@@ -286,9 +286,21 @@ class OutputGraph:
             exc.Unsupported: it can't be run without data, or fails.
         """
         mode = self.fake_mode
-        if mode.env is not None and mode.env.decomposes_in_python and not have_elements((args, kwargs)):
-            with mode.decompositions_in_cpp():
-                return self.run_fake(tx, op, target, args, kwargs)
+        if mode.env is None or not mode.env.decomposes_in_python:
+            return self._run_fake(tx, op, target, args, kwargs)
+        # Torch's decompositions in Python leave out what eager checks of tensors without elements.
+        if have_elements((args, kwargs)):
+            made = self._run_fake(tx, op, target, args, kwargs)
+            given = {fake.untyped_storage()._cdata for fake in _tensors_in((args, kwargs))}
+            if given & mode.written or have_elements(made[0]):
+                return made
+        with mode.decompositions_in_cpp():
+            return self._run_fake(tx, op, target, args, kwargs)
+
+    def _run_fake(
+        self, tx: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, bool]:
+        mode = self.fake_mode
         mode.effects_seen = mode.known.needed = False
         self.scalars.start()
         if op == "call_function":

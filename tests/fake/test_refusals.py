@@ -183,3 +183,17 @@ def test_inference_tensors_outside_of_inference_mode(backend):
     with pytest.raises(RuntimeError, match="Inference tensors cannot be saved"):
         dynamo_lite.compile(differentiate, backend=backend)(INFERENCE, torch.ones(4, requires_grad=True))
     assert torch.equal(dynamo_lite.compile(differentiate, backend=backend)(INFERENCE, torch.ones(4)), torch.tensor(4.0))
+
+
+RESAMPLED = [("linear", (5,)), ("bilinear", (5, 4)), ("bicubic", (5, 4)), ("trilinear", (5, 4, 3))]
+
+
+@pytest.mark.parametrize("mode, size", RESAMPLED)
+def test_resampling_to_or_from_nothing(mode, size):
+    fakes = TraceFakeMode()
+    for given, wanted in [((1, 1, *size), 2), ((0, 1, *size), 2), ((1, 0, *size), 2), ((1, 1, *size), 0),
+                          ((1, 1, *size[:-1], 0), 2)]:
+        x = torch.ones(given)
+        with fakes:
+            error = raised(torch.nn.functional.interpolate, (fakes.from_tensor(x), wanted), {"mode": mode})
+        assert str(error) == str(raised(torch.nn.functional.interpolate, (x, wanted), {"mode": mode})), (given, wanted)

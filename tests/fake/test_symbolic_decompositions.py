@@ -91,6 +91,25 @@ def test_no_elements_are_refused_as_in_eager(options, backend, capfd):
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
+@pytest.mark.parametrize("dynamic", [True, None])
+@pytest.mark.parametrize("options", [{}, {"mode": "bilinear"}, {"mode": "bicubic"}], ids=str)
+def test_results_without_elements_are_refused_as_in_eager(options, dynamic, backend):
+    def f(x):
+        return F.interpolate(x, scale_factor=0.5, **options)
+
+    def outcome(call, x):
+        try:
+            return call(x).shape
+        except RuntimeError as error:
+            return str(error)
+
+    compiled = dynamo_lite.compile(f, backend=backend, dynamic=dynamic)
+    for size in ((8, 6), (5, 1), (5, 7), (1, 6), (9, 1), (6, 6), (1, 1)):
+        x = torch.ones(1, 1, *size)
+        assert outcome(compiled, x) == outcome(f, x), size
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_one_graph_for_spectra_of_any_length(backend):
     def f(x):

@@ -173,3 +173,18 @@ def test_gradients_of_samples_that_are_left_to_torch(options):
             except (RuntimeError, IndexError) as error:
                 results.append(type(error))
         assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
+@pytest.mark.parametrize("size, classes", [(0, 0), (3, 0), ((0, 4), 0), (0, -1), (0, -2), (0, 3)])
+def test_no_classes_are_refused_as_in_eager(size, classes, backend):
+    def f(x):
+        return F.one_hot(x, classes)
+
+    def outcome(call):
+        try:
+            return call(torch.zeros(size, dtype=torch.int64)).shape
+        except RuntimeError as error:
+            return str(error)
+
+    assert outcome(dynamo_lite.compile(f, backend=backend)) == outcome(f)
