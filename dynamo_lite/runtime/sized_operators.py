@@ -1,6 +1,6 @@
 """Operators of torch whose size is an int, defined once more with a size that may be a symbol: ``linspace``, windows,
-``one_hot``, ``tril_indices``, pooling of a whole image. A graph calls these (``torch.ops.dynamo_lite``), and they
-call torch's.
+``one_hot``, ``tril_indices``, ``fftfreq``, pooling of a whole image. A graph calls these
+(``torch.ops.dynamo_lite``), and they call torch's.
 
 They are defined when the first program has a use for them, which takes 30 ms. Invariant: with an int for the size, an
 operator here gives what torch's of the same name gives.
@@ -22,15 +22,25 @@ _WINDOWS = {
 }
 
 
-def _line(size_at: int) -> Callable[..., torch.Tensor]:
-    """Of a function that makes a line of numbers."""
+def _line(size_at: int, size_of: Callable[[Any], Any] = lambda size: size) -> Callable[..., torch.Tensor]:
+    """Of a function that makes a line of numbers.
+
+    Args:
+        size_at: the place of the argument that says how many.
+        size_of: how many it says.
+    """
 
     def fake(*args: Any, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> torch.Tensor:
-        size = args[size_at]
+        size = size_of(args[size_at])
         torch._check(size >= 0)
         return torch.empty(size, dtype=dtype, device=device)
 
     return fake
+
+
+def _half(size: Any) -> Any:
+    """How many frequencies a real signal has, as C++ divides."""
+    return size // 2 + 1 if size >= 0 else 1 - -size // 2
 
 
 def _one_hot(x: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
@@ -80,9 +90,10 @@ def _define_whole_pool(library: torch.library.Library) -> Any:
 
 
 def _define(library: torch.library.Library, name: str, overload: str, size: str, fake: Callable[..., Any]) -> Any:
-    """An operator with symbols for sizes: `size` is what matches their names."""
+    """An operator with symbols for sizes: `size` is what matches their names. Its floats may be computed of sizes."""
     original = getattr(getattr(torch.ops.aten, name), overload)
     schema = re.sub(rf"\bint ({size})\b", r"SymInt \1", str(original._schema).removeprefix("aten::"))
+    schema = re.sub(r"\bfloat (\w+)", r"Scalar \1", schema)
     library.define(schema)
     full = schema.partition("(")[0]
     library.impl(full, original, "CompositeExplicitAutograd")
@@ -99,6 +110,8 @@ def operators() -> dict[str, tuple[Any, ...]]:
         "logspace": (_define(library, "logspace", "default", "steps", _line(2)),),
         "tril_indices": (_define(library, "tril_indices", "default", "row|col", _indices(upper=False)),),
         "triu_indices": (_define(library, "triu_indices", "default", "row|col", _indices(upper=True)),),
+        "fft_fftfreq": (_define(library, "fft_fftfreq", "default", "n", _line(0)),),
+        "fft_rfftfreq": (_define(library, "fft_rfftfreq", "default", "n", _line(0, _half)),),
         "avg_pool_whole": (_define_whole_pool(library),),
         "one_hot": (_define(library, "one_hot", "default", "num_classes", _one_hot),),
         **{name: tuple(_define(library, name, overload, "window_length", _line(0)) for overload in overloads)

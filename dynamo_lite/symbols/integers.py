@@ -18,35 +18,10 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Union
 
+from .atoms import Atom
+
 Index = Union[int, "Expr"]
-Monomial = tuple["Atom", ...]
-
-
-class Atom:
-    """What an index is a polynomial of. Equal by ``key``."""
-
-    __slots__ = ("key", "_hash")
-
-    def __init__(self, key: tuple[Any, ...]):
-        self.key = key
-        self._hash = hash(key)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Atom) and self._hash == other._hash and self.key == other.key)
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def bounds(self) -> tuple[Index, Index] | None:
-        """Smallest and largest value, or None if unknown."""
-        return None
-
-    def least(self) -> int | None:
-        """A number that it is never below, or None if none is known."""
-        return None
+Monomial = tuple[Atom, ...]
 
 
 class Sym(Atom):
@@ -229,7 +204,8 @@ def polynomial(terms: dict[Monomial, int], const: int) -> Index:
 
 
 def _join_mods(terms: dict[Monomial, int], const: int) -> Index:
-    """``c*(x % d) + c*d*(x // d)`` is ``c*x``; ``c*(x % a) + c*a*((x // a) % b)`` is ``c*(x % (a*b))``."""
+    """``c*(x % d) + c*d*(x // d)`` is ``c*x``, ``c*(x % d) - c*x`` is ``-c*d*(x // d)``, and
+    ``c*(x % a) + c*a*((x // a) % b)`` is ``c*(x % (a*b))``."""
     for monomial, c in terms.items():
         for at, part in enumerate(monomial):
             if type(part) is not Mod:
@@ -240,6 +216,10 @@ def _join_mods(terms: dict[Monomial, int], const: int) -> Index:
             if isinstance(high, Expr) and all(terms.get(m) == k for m, k in high.terms.items()) and not high.const:
                 left = {m: k for m, k in terms.items() if m != monomial and m not in high.terms}
                 return add(polynomial(left, const), mul(mul(part.expr, rest_terms), c))
+            whole = mul(mul(part.expr, rest_terms), c)
+            if isinstance(whole, Expr) and all(terms.get(m) == -k for m, k in whole.terms.items()):
+                left = {m: k for m, k in terms.items() if m != monomial and m not in whole.terms}
+                return add(add(polynomial(left, const), whole.const), mul(high, -1))
             if not isinstance(part.divisor, int) or rest:
                 continue
             quotient = floordiv(part.expr, part.divisor)
@@ -430,15 +410,25 @@ def floordiv(x: Index, divisor: Index) -> Index:
         steps = _in_steps(rest, divisor)
         if steps is not None:
             return add(quotient, floordiv(steps[1], divisor // steps[0]))
-        if len(rest.terms) == 1 and not rest.const:
-            ((monomial, coefficient),) = rest.terms.items()
-            top = monomial[0]
-            if len(monomial) == 1 and coefficient == 1 and type(top) is FloorDiv and isinstance(top.divisor, int):
-                return add(quotient, floordiv(top.expr, top.divisor * divisor))
-            if (len(monomial) == 1 and coefficient == 1 and type(top) is Mod and isinstance(top.divisor, int)
-                    and top.divisor % divisor == 0):
-                return add(quotient, mod(floordiv(top.expr, divisor), top.divisor // divisor))
-    return add(quotient, atom(FloorDiv(rest, divisor)))
+    return add(quotient, _quotient(rest, divisor))
+
+
+def _quotient(rest: Index, divisor: Index) -> Index:
+    """``rest // divisor``, of which nothing can be taken out."""
+    if isinstance(rest, int):
+        return atom(FloorDiv(rest, divisor))
+    if isinstance(divisor, int) and len(rest.terms) == 1 and not rest.const:
+        ((monomial, coefficient),) = rest.terms.items()
+        top = monomial[0]
+        if len(monomial) == 1 and coefficient == 1 and isinstance(top, Division) and isinstance(top.divisor, int):
+            if type(top) is FloorDiv:
+                return floordiv(top.expr, top.divisor * divisor)
+            if top.divisor % divisor == 0:
+                return mod(floordiv(top.expr, divisor), top.divisor // divisor)
+    if all(k < 0 for k in rest.terms.values()) and always_positive(divisor):
+        # Rounded up, so that ``-(-n // 4)`` and ``(n + 3) // 4`` are one; of what is never negative it is not, either.
+        return mul(floordiv(add(add(divisor, -1), mul(rest, -1)), divisor), -1)
+    return atom(FloorDiv(rest, divisor))
 
 
 def mod(x: Index, divisor: Index) -> Index:
@@ -454,13 +444,22 @@ def mod(x: Index, divisor: Index) -> Index:
         steps = _in_steps(rest, divisor)
         if steps is not None:
             return add(mul(mod(steps[1], divisor // steps[0]), steps[0]), steps[2])
-        if len(rest.terms) == 1 and not rest.const:
-            ((monomial, coefficient),) = rest.terms.items()
-            top = monomial[0]
-            if (len(monomial) == 1 and coefficient == 1 and type(top) is Mod and isinstance(top.divisor, int)
-                    and top.divisor % divisor == 0):
-                return mod(top.expr, divisor)
+    if isinstance(rest, Expr):
+        plain = _without_mods(rest, divisor)
+        if plain is not rest:
+            return mod(plain, divisor)
     return atom(Mod(rest, divisor))
+
+
+def _without_mods(x: Expr, divisor: Index) -> Index:
+    """The same but for multiples of a divisor: ``k*(y % d)`` is ``k*y`` where it divides ``k*d``."""
+    for monomial, k in x.terms.items():
+        for at, part in enumerate(monomial):
+            if type(part) is Mod and _split(mul(part.divisor, k), divisor)[1] == 0:
+                rest = monomial[:at] + monomial[at + 1 :]
+                others = polynomial({m: c for m, c in x.terms.items() if m != monomial}, x.const)
+                return add(others, mul(mul(part.expr, Expr({rest: 1}, 0) if rest else 1), k))
+    return x
 
 
 def _by_factor(x: Index, divisor: Index) -> tuple[Index, Index, Index, Index] | None:
@@ -476,7 +475,9 @@ def _by_factor(x: Index, divisor: Index) -> tuple[Index, Index, Index, Index] | 
     for g in factors:
         y, r = _split(x, g)
         if g != divisor and fits(r, g):
-            return g, y, r, _split(divisor, g)[0]
+            d = _split(divisor, g)[0]
+            if never_negative(g) or never_negative(d):  # as their product is positive, both are
+                return g, y, r, d
     return None
 
 

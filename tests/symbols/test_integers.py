@@ -136,3 +136,44 @@ def test_quotients_of_quotients_are_told_at_once():
     assert not ints.fits(ints.add(size, 1), 4)
     assert ints.evaluate(size, lambda symbol: 1 << 24) == 1
     assert ints.fits(ints.mod(n, 3), 3) and not ints.fits(n, 300)
+
+
+def test_rounding_up_is_one_form():
+    n, p = ints.atom(Sym("n", 2)), ints.atom(Sym("p", 2))
+    up = (n + 3) // 4
+    for found in (-(-n // 4), (n + -n % 4) // 4, (n + (4 - n % 4) % 4) // 4, (n + -(n % 4) % 4) // 4):
+        assert found == up
+    assert ints.always_positive(up)
+    padded = n + -n % 4
+    assert padded == 4 * up and padded % 4 == 0 and padded // (padded // 4) == 4
+    assert n - n % 4 == 4 * (n // 4)
+    assert -(-n // p) == (n + p - 1) // p == (n + -n % p) // p
+
+
+def test_remainders_of_remainders():
+    n, m = ints.atom(Sym("n", -5)), ints.atom(Sym("m", 2))
+    assert (m - n % 8 * m) % 4 == (m - n * m) % 4
+    assert (2 * (n % 6) + m % 8 - 3) % 4 == (2 * n + m - 3) % 4
+    assert (n % 6) % 4 != n % 4
+    assert (n % (4 * m) + 1) % m == (n + 1) % m
+
+
+def test_values_of_roundings():
+    """What padding to multiples is written as, in all combinations, for numbers of any sign."""
+    draw = random.Random(3)
+    symbols = [Sym("s", -30), Sym("t", 2), Sym("u", 0)]
+    for _ in range(2000):
+        x, compute = random_value(draw, symbols, 2)
+        p = draw.choice([2, 3, 4, 8])
+        factor, j = draw.choice([-3, -2, -1, 1, 2, 4]), draw.choice([1, 2, 3])
+        y, other = random_value(draw, symbols, 1)
+        z = ints.mul(factor, ints.mod(ints.mul(x, draw.choice([1, -1])), p * j))
+        total, less = ints.add(y, z), ints.mul(x, -1)
+        found = [ints.mod(total, p), ints.floordiv(total, p), ints.add(x, ints.mod(less, p)),
+                 ints.add(x, ints.mul(ints.mod(x, p), -1)), ints.mul(ints.floordiv(less, p), -1)]
+        for _ in range(4):
+            values = {s: draw.randrange(s.lower, s.lower + 50) for s in symbols}
+            n, w = compute(values), ints.evaluate(y, values.__getitem__) + ints.evaluate(z, values.__getitem__)
+            assert ints.evaluate(y, values.__getitem__) == other(values)
+            assert [ints.evaluate(f, values.__getitem__) for f in found] == [
+                w % p, w // p, n + -n % p, n - n % p, -(-n // p)], (found, values)

@@ -24,12 +24,13 @@ _NAMES: dict[Callable[..., Any], tuple[str, ...]] = {
     torch.linspace: ("start", "end", "steps"), torch.logspace: ("start", "end", "steps", "base"),
     torch.tril_indices: ("row", "col", "offset"), torch.triu_indices: ("row", "col", "offset"),
     torch.nn.functional.one_hot: ("tensor", "num_classes"),
+    torch.fft.fftfreq: ("n", "d"), torch.fft.rfftfreq: ("n", "d"),
     torch.hann_window: ("window_length", "periodic"), torch.blackman_window: ("window_length", "periodic"),
     torch.bartlett_window: ("window_length", "periodic"),
     torch.kaiser_window: ("window_length", "periodic", "beta"),
     torch.hamming_window: ("window_length", "periodic", "alpha", "beta"),
 }
-_SIZES = frozenset({"steps", "num_classes", "window_length", "row", "col"})
+_SIZES = frozenset({"steps", "num_classes", "window_length", "row", "col", "n"})
 
 
 def _with_symbol(

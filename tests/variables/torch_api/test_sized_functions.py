@@ -39,6 +39,10 @@ FUNCTIONS = {
     "bartlett": lambda x: torch.bartlett_window(x.shape[0], dtype=torch.float64),
     "kaiser": lambda x: torch.kaiser_window(x.shape[0], False, 8.0) + 1,
     "one_hot": lambda x: F.one_hot(x.argmax(1), num_classes=x.shape[0] + 6),
+    "frequencies": lambda x: x * torch.fft.fftfreq(x.shape[0])[:, None],
+    "frequencies, by name": lambda x: torch.fft.fftfreq(n=x.shape[0] + 1, d=0.5, dtype=torch.float64) + 1,
+    "frequencies of real signals": lambda x: torch.fft.rfftfreq(x.shape[0], 1 / 8, device=x.device) * 2,
+    "by their distance": lambda x: torch.fft.rfftfreq(x.shape[0], d=1 / x.shape[0]) + torch.fft.rfftfreq(x.shape[0]),
     "one_hot by position": lambda x: F.one_hot(torch.arange(x.shape[0]), x.shape[0]) @ x.long(),
 }
 
