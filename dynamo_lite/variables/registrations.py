@@ -16,6 +16,7 @@ from .torch_api import (
     branches,
     checkpointing,
     composed_functions,
+    composed_matrices,
     optimizers,
     sampled_gradients,
     sized_functions,
@@ -24,8 +25,7 @@ from .torch_api import (
 
 __all__ = [
     "arrays", "autograd_function", "branches", "builtin_iteration", "checkpointing", "compiled_functions",
-    "composed_functions",
-    "context_vars", "equality",
+    "composed_functions", "composed_matrices", "context_vars", "equality",
     "inputs", "introspected", "legacy_tensors", "method_calls", "optimizers", "outer_iterators",
     "sampled_gradients", "scripted", "sized_functions", "symbolic_ranges", "thread_locals", "transforms",
 ]
