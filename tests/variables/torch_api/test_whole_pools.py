@@ -87,3 +87,22 @@ def test_other_windows_are_torchs(name: str) -> None:
                 assert got == want
             else:
                 assert torch.equal(got, want) and got.stride() == want.stride()
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("transform", ["jvp", "vmap", "grad", "jacfwd"])
+def test_transforms_of_means(transform: str, backend: str) -> None:
+    def pool(x: torch.Tensor) -> torch.Tensor:
+        return F.avg_pool2d(x, x.shape[-2:]) * 2
+
+    def f(x: torch.Tensor) -> object:
+        if transform == "jvp":
+            return torch.func.jvp(pool, (x,), (x + 1,))
+        if transform == "grad":
+            return torch.func.grad(lambda y: pool(y).sum())(x)
+        return getattr(torch.func, transform)(pool)(x)
+
+    compiled = dynamo_lite.compile(f, backend=backend, dynamic=True)
+    for n in (4, 5):
+        x = torch.randn(2, 3, n, n + 1)
+        torch.testing.assert_close(compiled(x), f(x))
