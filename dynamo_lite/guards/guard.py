@@ -6,8 +6,10 @@ and how the expectation reads in words. Invariant: a (source, kind, expectation)
 from __future__ import annotations
 
 import dataclasses
+import enum
 import itertools
 import reprlib
+import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -43,8 +45,22 @@ def _device_words(device_type: Any, index: Any) -> str:
     return {1: "cpu", 2: "cuda"}.get(device_type, str(device_type)) + (f":{index}" if device_type != 1 else "")
 
 
+class _Words(reprlib.Repr):
+    """As repr() says it, but for what a class of the program's would say, whose code is not run for a message."""
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        says = type(x).__repr__
+        home = getattr(says, "__module__", None) or ""
+        if not isinstance(says, types.FunctionType) or home.partition(".")[0] in sys.stdlib_module_names:
+            return super().repr_instance(x, level)
+        if isinstance(x, type):
+            return f"<class {_type_name(x)!r}>"
+        name = x.__dict__.get("_name_") if isinstance(x, enum.Enum) else None
+        return f"{type(x).__qualname__}.{name}" if name is not None else f"a {type(x).__qualname__}"
+
+
 # A global's container may hold all that a program has: no more of it is written than is shown.
-_bounded = reprlib.Repr()
+_bounded = _Words()
 _bounded.maxlevel = 2
 for _kind in ("list", "tuple", "dict", "set", "frozenset", "deque"):
     setattr(_bounded, f"max{_kind}", 30)

@@ -86,6 +86,10 @@ class ClassChecks(Part):
             tx.guard(ConstSource(abc, "abc"), "callable_eq", abc.get_cache_token, (), token)
         return bool(tx.run_python(issubclass, cls, candidate))
 
+    def asks_metaclass(self, candidate: Any, name: str) -> bool:
+        """Whether the user's metaclass of a class defines this check; guarded."""
+        return self._hook(candidate, name) is not None
+
     def _hook(self, candidate: Any, name: str) -> types.FunctionType | None:
         """What the user's metaclass defines to answer by; that there is nothing is guarded."""
         tx = self.tx

@@ -4,7 +4,6 @@ Invariant: whatever a decision takes from a class's dict is guarded.
 """
 from __future__ import annotations
 
-import enum
 import operator
 import types
 from typing import Any
@@ -13,13 +12,10 @@ from ..guards.source import BASES, OWN_DICT, AttrSource, ConstSource, found_in_b
 from ..rules.trace_rules import is_library
 from ..variables.base import MISSING, VariableTracker, realized, type_name, unsupported
 from ..variables.constant import ConstantVariable
-from ..variables.containers.sequences import (
-    ListVariable,
-)
 from ..variables.finalization import SUSPENDED
-from ..variables.functions.functions import MethodVariable
 from ..variables.objects.class_reads import builtin_reader_of, class_reader_of
 from ..variables.objects.classes import (
+    IN_C,
     NO_ATTRIBUTE,
     ClassVariable,
     MadeClassVariable,
@@ -31,6 +27,7 @@ from ..variables.objects.classes import (
     is_made_by_python,
     is_stand_in,
 )
+from ..variables.objects.reads import reader_of
 from .part import Part
 
 _ABSENT = object()
@@ -75,11 +72,11 @@ class Classes(Part):
         if isinstance(tx.classes.lookup(type(value), "__getattribute__"), types.FunctionType):
             what = f"{value.__qualname__}.{name}, which {type(value).__qualname__}.__getattribute__ looks up"
             unsupported("unsupported_attribute", what)
-        meta = tx.classes.lookup(type(value), name)
-        if isinstance(meta, property):
-            return tx.call(tx.values.wrap_class_part(meta.fget, class_attribute_source(type(value), name)), [cls], {})
-        if name == "__dict__" or is_made_by_python(type(meta)) and is_data_descriptor(tx, meta):
+        meta = tx.classes.lookup(type(value), name, NO_ATTRIBUTE)
+        if name == "__dict__":
             unsupported("unsupported_attribute", f"{value.__qualname__}.{name}")
+        if self._goes_first(meta, f"{value.__qualname__}.{name}"):
+            return self._of_metaclass(cls, name, meta)
         if name == "__annotations__" and is_made_by_python(value):
             return tx.values.wrap_at(value.__annotations__, AttrSource(class_source(value), name))
         if name in _CLASS_FACTS:
@@ -100,18 +97,33 @@ class Classes(Part):
         by_meta = isinstance(meta, types.GetSetDescriptorType) and (attribute is meta or name not in vars(value))
         if attribute is not _ABSENT and not by_meta:
             return class_reader_of(attribute)(tx, cls, name, attribute, source)
-        if meta is not None:
-            if isinstance(meta, types.FunctionType):
-                return MethodVariable(
-                    tx.values.wrap_function(meta, class_attribute_source(type(value), name), trusted=True), cls
-                )
-            if is_stand_in(value):
-                unsupported("class_definition", f"{value.__qualname__}.{name}, written in C")
-            return tx.values.from_result(tx.run_python(getattr, value, name), f"{value.__qualname__}.{name}")
+        if meta is not NO_ATTRIBUTE:
+            return self._of_metaclass(cls, name, meta)
         hook = tx.classes.special(type(value), "__getattr__")
         if isinstance(hook, types.FunctionType):
             return tx.classes.call_attribute(cls, type(value), "__getattr__", hook, [ConstantVariable(name)], {})
         tx.raise_error(AttributeError, f"type object {value.__name__!r} has no attribute {name!r}")
+
+    def _goes_first(self, meta: Any, what: str) -> bool:
+        """Whether what a metaclass defines goes before what the class does: it is a data descriptor of Python's."""
+        if isinstance(meta, property):
+            return True
+        if not is_made_by_python(type(meta)) or not is_data_descriptor(self.tx, meta):
+            return False
+        if self.lookup(type(meta), "__get__", NO_ATTRIBUTE) is NO_ATTRIBUTE:
+            unsupported("unsupported_attribute", what)
+        return True
+
+    def _of_metaclass(self, cls: ClassVariable, name: str, attribute: Any) -> VariableTracker:
+        """What a class has from its metaclass, read as an object reads what its class defines."""
+        tx, value = self.tx, cls.value
+        if not isinstance(attribute, IN_C):
+            found = reader_of(attribute)(tx, cls, type(value), name, attribute)
+            assert found is not None  # only slots are empty
+            return realized(tx, found)
+        if is_stand_in(value):
+            unsupported("class_definition", f"{value.__qualname__}.{name}, written in C")
+        return tx.values.from_result(tx.run_python(getattr, value, name), f"{value.__qualname__}.{name}")
 
     def class_of(self, value: VariableTracker, is_class: bool) -> VariableTracker:
         """The class to which super() binds class methods."""
@@ -122,7 +134,7 @@ class Classes(Part):
         """cls[key]."""
         tx = self.tx
         meta = tx.classes.special(type(cls.value), "__getitem__")
-        if isinstance(meta, types.FunctionType) and not isinstance(cls.value, enum.EnumMeta):
+        if isinstance(meta, types.FunctionType):
             return tx.classes.call_attribute(cls, type(cls.value), "__getitem__", meta, [key], {})
         own = tx.classes.lookup(cls.value, "__class_getitem__")
         if isinstance(own, classmethod) and isinstance(own.__func__, types.FunctionType):
@@ -135,15 +147,12 @@ class Classes(Part):
         )
 
     def iterator(self, cls: ClassVariable) -> VariableTracker:
-        """iter(cls): the members of an enum."""
+        """iter(cls), by the metaclass."""
         tx = self.tx
         meta = tx.classes.lookup(type(cls.value), "__iter__")
-        if not isinstance(cls.value, enum.EnumMeta) and isinstance(meta, types.FunctionType):
-            return tx.iteration.get_iter(tx.classes.call_attribute(cls, type(cls.value), "__iter__", meta, [], {}))
-        if not isinstance(cls.value, enum.EnumMeta):
+        if not isinstance(meta, types.FunctionType):
             unsupported("unsupported_iteration", f"iterating over {cls.describe()}")
-        members: Any = list(cls.value)
-        return ListVariable([tx.values.from_result(member, "enum member") for member in members]).iterator(tx)
+        return tx.iteration.get_iter(tx.classes.call_attribute(cls, type(cls.value), "__iter__", meta, [], {}))
 
     def lookup(self, cls: type, name: str, default: Any = None, data: bool = False) -> Any:
         """What `cls` or a base of it defines under a name, guarded; `default` if none does.

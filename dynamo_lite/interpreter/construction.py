@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..rules.table import Rule, decide
 from ..variables.base import VariableTracker, realized, unsupported
-from ..variables.class_calls import allocator_of, constructor_by_metaclass, constructor_of
+from ..variables.class_calls import allocator_of, constructor_of
 from ..variables.constant import ConstantVariable
 from ..variables.containers.sequences import TupleVariable
 from ..variables.containers.sets import SetVariable
@@ -49,10 +49,7 @@ class Construction(Part):
             made = CALLERS[decision.rule](tx, cls, decision, args, kwargs) if decision.rule in CALLERS else None
             return made if made is not None else unsupported(decision.kind, f"{value.__qualname__}()")
         meta_call = tx.classes.special(type(value), "__call__")
-        constructor = constructor_by_metaclass(type(value))
-        made = constructor(tx, cls, args, kwargs) if constructor is not None else None
-        if made is None and not by_type:
-            made = self._by_metaclass(cls, meta_call, args, kwargs)
+        made = None if by_type else self._by_metaclass(cls, meta_call, args, kwargs)
         if made is None:
             constructor = constructor_of(value)
             made = constructor(tx, cls, args, kwargs) if constructor is not None else None

@@ -4,7 +4,6 @@ Invariant: an object made in the trace is not made for real before generated cod
 """
 from __future__ import annotations
 
-import enum
 import functools
 import inspect
 import types
@@ -18,7 +17,7 @@ from torch.distributions.utils import _lazy_property_and_property
 from ..polyfills.optimizers import Region
 from ..rules.table import handles
 from ..variables.base import VariableTracker, type_name, unsupported
-from ..variables.class_calls import allocates, constructs_classes_of
+from ..variables.class_calls import allocates
 from ..variables.constant import ConstantVariable
 from ..variables.contents import VALUE_TYPES
 from ..variables.functions.functions import FunctionVariable, MethodVariable
@@ -35,7 +34,7 @@ from ..variables.objects.made_classes import DESCRIPTORS, DescriptorVariable, de
 from ..variables.objects.objects import ObjectVariable
 from ..variables.objects.supers import SuperVariable, misfit_text
 from ..variables.objects.weakrefs import WeakrefVariable
-from ..variables.special_results import value_for
+from ..variables.special_results import own_value_for, value_for
 from ..variables.tensors.tensor import TensorVariable
 from ..variables.torch_api.inference import InferenceModeVariable
 from ..variables.torch_api.overrides import DisabledOverridesVariable
@@ -128,15 +127,6 @@ def _new_value(
     return made.content if isinstance(made, ObjectVariable) and made.content is not None else made
 
 
-@constructs_classes_of(enum.EnumMeta)
-def _enum_member(
-    tx: Tracer, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
-) -> VariableTracker:
-    if len(args) != 1 or kwargs:
-        unsupported("unsupported_builtin", f"making the enum {cls.value.__qualname__}")
-    return tx.values.from_result(tx.run_python(cls.value, args[0].constant()), "enum member")
-
-
 def _constant_of_torch(cls: type) -> Constructor:
     """Classes of torch's in C whose instances are constants."""
     def constructor(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
@@ -191,7 +181,13 @@ def _number(cls: type, method: str) -> Constructor:
             given = value_for(tx, cls, args[0])
             if given is not None:
                 return given if issubclass(given.python_type(), cls) else constructor(tx, given)
-        plain = [tx.values.as_plain(a) for a in args]
+        if len(args) == 1 and not kwargs and args[0].is_constant():
+            given = own_value_for(tx, cls, args[0])
+            if given is not None:
+                return constructor(tx, given)
+        known = args[0] if len(args) == 1 and not kwargs and cls is not bytes else None
+        # A number is made of one constant by what has just been asked for.
+        plain = [known.constant()] if isinstance(known, ConstantVariable) else [tx.values.as_plain(a) for a in args]
         return ConstantVariable(tx.run_python(cls, *plain, **{k: tx.values.as_plain(v) for k, v in kwargs.items()}))
 
     return constructor
@@ -206,7 +202,7 @@ def _str(tx: Tracer, value: VariableTracker | None = None, *rest: VariableTracke
     if value is None:
         return ConstantVariable("")
     if rest:
-        return ConstantVariable(tx.run_python(str, value.constant(), *(r.constant() for r in rest)))
+        return ConstantVariable(tx.run_python(str, *map(tx.values.as_plain, (value, *rest))))
     return tx.texts.to_text(value, "s")
 
 

@@ -5,13 +5,13 @@ Invariant: a method gives what CPython would give for the real values, or raises
 from __future__ import annotations
 
 import collections
+import sys
 import types
 from typing import Any
 
 from ..variables import error_texts
 from ..variables.base import ObservedException, VariableTracker, realized, type_name, unsupported
-from ..variables.bound import BINARY_METHODS
-from ..variables.constant import ConstantVariable, is_unique
+from ..variables.constant import BINARY_METHODS, ConstantVariable, is_unique
 from ..variables.containers.mappings import DictVariable
 from ..variables.containers.sequences import SequenceVariable
 from ..variables.containers.sets import SetVariable
@@ -48,7 +48,8 @@ class Operators(Part):
                 lookup = self.tx.classes.lookup
                 overrides = any(
                     lookup(right_type, n, NO_ATTRIBUTE) is not lookup(left_type, n, NO_ATTRIBUTE) for n in names)
-            first = overrides or _tensor_first(left, right) or _is_wider_number(left, right)
+            beside = _tensor_first(left, right) or _is_wider_number(left, right)
+            first = overrides or beside and not left.asks_own(self.tx, BINARY_METHODS[op][0])
             attempts = [reflected, *attempts] if first else [*attempts, reflected]
         for owner, other, swapped in attempts:
             formats = op == "%" and owner is left and issubclass(left_type, (str, bytes))
@@ -97,8 +98,9 @@ class Operators(Part):
         left, right = realized(self.tx, left), realized(self.tx, right)
         left_type, right_type = left.python_type(), right.python_type()
         attempts = [(left, right, op), (right, left, self._SWAPPED[op])]
-        first = left_type is not right_type and derives(self.tx, right_type, left_type)
-        if first or _tensor_first(left, right) or _is_wider_number(left, right):
+        derived = left_type is not right_type and derives(self.tx, right_type, left_type)
+        beside = _tensor_first(left, right) or _is_wider_number(left, right)
+        if derived or beside and left.own_comparison(self.tx, op) is None:
             attempts.reverse()
         for owner, other, symbol in attempts:
             result = owner.compare(self.tx, symbol, content_beside(owner, other))
@@ -184,10 +186,32 @@ class Operators(Part):
             hasher = self.tx.classes.lookup(value.cls, "__hash__")
             if isinstance(hasher, types.FunctionType):
                 return UserKey(self.tx, value, self._hash_of(value, place))
+        elif value.own_method(self.tx, "__hash__") is not None or value.own_method(self.tx, "__eq__") is not None:
+            if self.tx.classes.lookup(value.python_type(), "__hash__") is None:
+                said = f"unhashable type: {value.python_type().__name__!r}"
+                self.tx.raise_error(TypeError, error_texts.unhashable(said, value.python_type(), place))
+            return UserKey(self.tx, value, self.hash_of(value))
         try:
             return value.hash_key()
         except TypeError as error:
             self.tx.raise_error(TypeError, error_texts.unhashable(str(error), value.python_type(), place))
+
+    def hash_of(self, value: VariableTracker) -> int:
+        """hash(value) of a constant."""
+        said = value.call_own(self.tx, "__hash__")
+        if said is not None:
+            return self.as_hash(said)
+        value.fix(self.tx)
+        return int(self.tx.run_python(hash, value.constant()))
+
+    def as_hash(self, said: VariableTracker) -> int:
+        """What hash() makes of the result of ``__hash__`` (Objects/typeobject.c, slot_tp_hash)."""
+        if not issubclass(said.python_type(), int):
+            self.tx.raise_error(TypeError, "__hash__ method should return an integer")
+        number = said.constant()
+        if not -sys.maxsize - 1 <= number <= sys.maxsize:
+            number = int.__hash__(number)
+        return -2 if number == -1 else int(number)
 
     def _hash_of(self, value: ObjectVariable, place: str) -> int:
         """What the ``__hash__`` of the program's own class gives."""

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
+import string
 import types
+from _string import formatter_field_name_split as split_field
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..variables.base import ObservedException, VariableTracker, realized, type_name, unsupported
-from ..variables.constant import ConstantVariable
+from ..variables.constant import TEXT_METHODS, ConstantVariable
 from ..variables.containers.mappings import DictVariable
 from ..variables.containers.sequences import ListVariable, SequenceVariable, TupleVariable
 from ..variables.containers.sets import SetVariable
@@ -29,7 +32,15 @@ if TYPE_CHECKING:
     from ..variables.protocols import Tracer
 
 
+_Parts = list[str | VariableTracker]  # of a text
+_CONTAINERS = (SequenceVariable, SetVariable, DictVariable)
+_PLAIN_CONVERSION = re.compile("%([sra])")
 _CONVERSIONS: dict[str, Callable[[object], str]] = {"s": str, "r": repr, "a": ascii}
+
+
+def _escaped(text: str) -> str:
+    """A text as ascii() shows what has it as its repr()."""
+    return text.encode("ascii", "backslashreplace").decode("ascii")
 
 
 class Texts(Part):
@@ -53,8 +64,12 @@ class Texts(Part):
         text = size_texts.text_of(self.tx, value, conversion)
         if text is not None:
             return text
+        text = self._own_text(value, conversion)
+        if text is not None:
+            return text
         named = isinstance(value, SetVariable) and value.holder is not None  # by its class, in its text
-        if value.is_constant() and not isinstance(value, CallableVariable) and not named:
+        foldable = value.is_constant() and not isinstance(value, CallableVariable)
+        if foldable and not named and not (isinstance(value, _CONTAINERS) and value.asks_own(self.tx, "__repr__")):
             value.fix(self.tx)
             return ConstantVariable(self.tx.run_python(_CONVERSIONS[conversion], value.constant()))
         return _text(value, self.tx, conversion)
@@ -67,10 +82,39 @@ class Texts(Part):
         text = size_texts.formatted(self.tx, value, spec)
         if text is not None:
             return text
-        if value.is_constant():
+        text = value.call_own(self.tx, "__format__", ConstantVariable(spec))
+        if text is not None:
+            return checked_result(self.tx, "__format__", value.python_type(), text)
+        if value.is_constant() and not spec:  # classes in C ask str() then
+            return self.to_text(value, "s")
+        if value.is_constant() and not isinstance(value, _CONTAINERS):
             value.fix(self.tx)
             return ConstantVariable(self.tx.run_python(format, value.constant(), spec))
         return _formatted(value, self.tx, spec)
+
+    def _own_text(self, value: VariableTracker, conversion: str) -> VariableTracker | None:
+        """The text of a constant whose class makes it in Python."""
+        cls = value.python_type() if value.is_constant() else None
+        for name in ("__str__", "__repr__") if conversion == "s" else ("__repr__",):
+            text = value.call_own(self.tx, name) if cls is not None else None
+            if cls is not None and text is not None:
+                text = checked_result(self.tx, "__str__" if conversion == "s" else "__repr__", cls, text)
+                return text if conversion != "a" else ConstantVariable(_escaped(text.constant()))
+            if cls is None or name == "__str__" and self.tx.classes.lookup(cls, name) is not object.__str__:
+                break
+        return None
+
+    def is_made_by_classes(self, value: VariableTracker, seen: tuple[VariableTracker, ...] = ()) -> bool:
+        """Whether the text of a constant, or of one in a container, is made by its class in Python."""
+        value = realized(self.tx, value)
+        if any(value is known for known in seen):
+            return False  # a container in itself
+        content = self.tx.operators.dict_content(value)
+        parts = value.known_items() if content is None else [*content.keys(), *content.values(self.tx)]
+        if isinstance(value, SetVariable):
+            parts = list(value.members.values())
+        return value.asks_own(self.tx, *TEXT_METHODS) or any(
+            self.is_made_by_classes(part, (*seen, value)) for part in parts or ())
 
     def format_string(
         self, template: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
@@ -79,18 +123,81 @@ class Texts(Part):
         text = size_texts.filled_in(self.tx, template, args, kwargs)
         if text is not None:
             return text
-        plain = [a.constant() if a.is_constant() else self.tx.values.as_plain(a) for a in args]
+        own = any(map(self.is_made_by_classes, (*args, *kwargs.values())))
+        parts = _fields(self.tx, template, args, kwargs) if own or _reads_attributes(template) else None
+        if parts is not None:
+            return size_texts.joined(parts)
+        if own:
+            unsupported("unsupported_builtin", f"str.format() of {template!r:.40}, with a text that its class makes")
+        plain = [self.tx.values.as_plain(a) for a in args]
         named = {k: self.tx.values.as_plain(v) for k, v in kwargs.items()}
         return ConstantVariable(self.tx.run_python(template.format, *plain, **named))
 
     def fill(self, template: str | bytes, values: VariableTracker) -> VariableTracker:
         """template % values."""
         text = size_texts.filled(self.tx, template, values) if isinstance(template, str) else None
+        if text is None and self.is_made_by_classes(values):
+            parts = _conversions(self.tx, template, values)
+            if parts is None:
+                unsupported("unsupported_builtin", f"{template!r:.40} % ..., with a text that its class makes")
+            return size_texts.joined(parts)
         return text or ConstantVariable(self.tx.run_python(operator.mod, template, self.tx.values.as_plain(values)))
 
     def join(self, separator: str | bytes, items: Sequence[VariableTracker]) -> VariableTracker | None:
         """separator.join(items) where some of the texts are not read; None for others."""
         return size_texts.joined_by(separator, items) if isinstance(separator, str) else None
+
+
+def _reads_attributes(template: str) -> bool:
+    """Whether a template of str.format() shows attributes or items of its arguments."""
+    try:
+        return any({".", "["} & {*(field or "")} for _, field, _, _ in string.Formatter().parse(template))
+    except ValueError:
+        return False
+
+
+def _fields(
+    tx: Tracer, template: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> _Parts | None:
+    """The parts of ``template.format(*args, **kwargs)``; None where a field is malformed, numbered both ways, or has
+    fields in its format."""
+    parts: _Parts = []
+    given: dict[Any, VariableTracker] = {**dict(enumerate(args)), **kwargs}
+    try:
+        fields = list(string.Formatter().parse(template))
+        names = [split_field(field or "") for _, field, _, _ in fields]
+    except ValueError:
+        return None
+    numbers = [first for (_, field, _, _), (first, _) in zip(fields, names) if field is not None]
+    if "" in numbers and any(isinstance(first, int) for first in numbers):
+        return None
+    unnamed = iter(range(len(args)))
+    for (text, field, spec, conversion), (first, rest) in zip(fields, names):
+        parts.append(text)
+        if field is None:
+            continue
+        first = next(unnamed, None) if first == "" else first
+        if "{" in (spec or "") or first not in given or conversion not in (None, *_CONVERSIONS):
+            return None
+        value = given[first]
+        for is_attribute, key in rest:
+            value = tx.getattr(value, key) if is_attribute else realized(tx, value.getitem(tx, ConstantVariable(key)))
+        parts.append(tx.texts.format_value(value, conversion or "", spec or ""))
+    return parts
+
+
+def _conversions(tx: Tracer, template: str | bytes, values: VariableTracker) -> _Parts | None:
+    """The parts of ``template % values`` where each value is shown as it is; None for others."""
+    given = values.known_items() if values.python_type() is tuple else [values]
+    if not isinstance(template, str) or given is None or isinstance(values, DictVariable):
+        return None
+    texts = _PLAIN_CONVERSION.split(template)  # and the conversions between them
+    if any("%" in text.replace("%%", "") for text in texts[::2]) or len(texts) != 2 * len(given) + 1:
+        return None
+    parts: _Parts = [texts[0].replace("%%", "%")]
+    for value, conversion, text in zip(given, texts[1::2], texts[2::2]):
+        parts += [tx.texts.to_text(value, conversion), text.replace("%%", "%")]
+    return parts
 
 
 @functools.singledispatch
@@ -140,7 +247,7 @@ def _container_text(value: VariableTracker, tx: Tracer, conversion: str) -> Vari
             return size_texts.joined(_TEXTS[type(value)](tx, value, "a" if conversion == "a" else "r"))
         finally:
             tx.output.texts_in_progress.pop()
-    if value.contains_tensor() or value.holder is not None:
+    if value.contains_tensor() or value.holder is not None or tx.texts.is_made_by_classes(value):
         unsupported("unsupported_builtin", f"text of {value.describe()}")
     return ConstantVariable(tx.run_python(_CONVERSIONS[conversion], tx.values.as_plain(value)))
 
@@ -187,9 +294,6 @@ def _written_as(tx: Tracer, value: ObjectVariable) -> VariableTracker | None:
 
 
 _CYCLES: dict[type, str] = {list: "[...]", tuple: "(...)", dict: "{...}", set: "set(...)", frozenset: "frozenset(...)"}
-
-
-_Parts = list[str | VariableTracker]  # of a text
 
 
 def _listed(texts: Iterable[VariableTracker]) -> _Parts:

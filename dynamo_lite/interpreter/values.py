@@ -17,7 +17,7 @@ from ..rules.trace_rules import is_library
 from ..variables import registrations as registrations
 from ..variables.base import LazyVariable, VariableTracker, realized, unsupported
 from ..variables.cells import CellVariable, new_cell
-from ..variables.constant import constant_variable, is_constant_value
+from ..variables.constant import is_constant_value
 from ..variables.containers.mappings import DictVariable
 from ..variables.containers.sequences import ListVariable, NamedTupleVariable, TupleVariable, is_named_tuple
 from ..variables.containers.sets import SetVariable
@@ -26,6 +26,7 @@ from ..variables.functions.builtins import BuiltinVariable
 from ..variables.functions.disabled import disabled_function
 from ..variables.functions.functions import FunctionVariable, MethodVariable, user_function
 from ..variables.objects.classes import ClassVariable, class_attribute_source, is_in_stand_in, is_stand_in
+from ..variables.objects.enums import constant_variable
 from ..variables.torch_api.modules import (
     ConstantCallVariable,
     FoldedFunctionVariable,

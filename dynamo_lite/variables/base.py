@@ -148,6 +148,7 @@ class VariableTracker:
     def to_plain(self, tx: Tracer) -> Any:
         """The Python value of a tracker made of constants, containers included."""
         if self.is_constant():
+            self.check_plain(tx)
             return self.constant()
         unsupported("unsupported_builtin", f"a builtin function on {self.describe()}")
 
@@ -169,6 +170,36 @@ class VariableTracker:
 
     def guard_hash(self, tx: Tracer) -> None:
         """Guards what :meth:`hash_key` has relied on."""
+
+    # -- what the class of a constant defines
+    def own_method(self, tx: Tracer, name: str) -> Any:
+        """The special method of the program's own by which Python would do something with a constant, so that it has
+        to be evaluated; None where what Python does is known by the value alone. Guarded either way."""
+        return None
+
+    def call_own(self, tx: Tracer, name: str, *args: VariableTracker) -> VariableTracker | None:
+        """What that method gives, None where there is none."""
+        method = self.own_method(tx, name)
+        if method is None:
+            return None
+        if not isinstance(method, (types.FunctionType, staticmethod, classmethod)):
+            unsupported("unsupported_method", f"{name} of {self.describe()}, a {type(method).__qualname__}")
+        return realized(tx, tx.classes.call_attribute(self, self.python_type(), name, method, list(args), {}))
+
+    def asks_own(self, tx: Tracer, *names: str) -> bool:
+        """Whether a constant, or a part of it, has one of these."""
+        return False
+
+    def own_comparison(self, tx: Tracer, op: str) -> str | None:
+        """The name of the method of that kind by which a comparison is decided."""
+        return None
+
+    def check_plain(self, tx: Tracer, texts: bool = True) -> None:
+        """Refuses to hand a constant to a function in C that may call such methods.
+
+        Args:
+            texts: whether it may ask for a text of the value.
+        """
 
     def same_object(self, other: VariableTracker) -> bool | None:
         """Whether both are one object (`is`); None when that can't be told."""

@@ -9,21 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .base import VariableTracker, type_name, unsupported
-from .constant import BINARY, COMPARE, ConstantVariable
+from .constant import BINARY_METHODS, COMPARE_METHODS, ConstantVariable
 
 if TYPE_CHECKING:
     from .protocols import Codegen, Tracer
 
-_BINARY_NAMES = {
-    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
-    "<<": "lshift", ">>": "rshift", "&": "and", "|": "or", "^": "xor",
-}
-_COMPARE_NAMES = {"<": "__lt__", "<=": "__le__", "==": "__eq__", "!=": "__ne__", ">": "__gt__", ">=": "__ge__"}
-assert _BINARY_NAMES.keys() == BINARY.keys() and _COMPARE_NAMES.keys() == COMPARE.keys()
-
-# symbol -> (method, reflected method), symbol -> method: for operators between values of any kind
-BINARY_METHODS: dict[str, tuple[str, str]] = {s: (f"__{n}__", f"__r{n}__") for s, n in _BINARY_NAMES.items()}
-COMPARE_METHODS: dict[str, str] = _COMPARE_NAMES
 
 
 class BoundMethodVariable(VariableTracker):
@@ -168,7 +158,7 @@ def _unary(symbol: str) -> Special:
 
 def _hash(tx: Tracer, owner: VariableTracker) -> VariableTracker:
     if owner.is_constant():
-        return ConstantVariable(tx.run_python(hash, owner.constant()))
+        return ConstantVariable(tx.operators.hash_of(owner))
     try:
         owner.hash_key()
     except TypeError as error:

@@ -1,10 +1,8 @@
-"""What calls of classes make, for classes without a row of their own in the table of calls: by a class that they derive
-from, or by their metaclass.
+"""What calls of classes make, for classes without a row in the table of calls: by a class that they derive from.
 
 A function that makes objects is registered beside what it makes, for a class and all derived from it (``constructs``),
-for the classes of a metaclass (``constructs_classes_of``), or for what ``__new__`` of a builtin gives when a class
-derived from it is called (``allocates``). Invariant: a class has one function of each kind; a second is an error at
-import.
+or for what ``__new__`` of a builtin gives when a class derived from it is called (``allocates``). Invariant: a class
+has one function of each kind; a second is an error at import.
 """
 from __future__ import annotations
 
@@ -25,7 +23,6 @@ Allocator = Callable[["Tracer", type, Any, "list[VariableTracker]", "dict[str, V
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OF_BASES: ClassTable[Constructor] = ClassTable("constructed")
-_OF_METACLASSES: ClassTable[Constructor] = ClassTable("constructed")
 _ALLOCATORS: ClassTable[Allocator] = ClassTable("allocated")
 # Those of them that are for the classes written in C that derive from theirs, too.
 _ALLOCATE_DERIVED: set[type] = set()
@@ -33,8 +30,6 @@ _ALLOCATE_DERIVED: set[type] = set()
 # Registers ``(tx, cls, args, kwargs) -> object`` for calls of these classes and of those derived from them; the first
 # in a class's method resolution order counts. None stands for: by ``__new__`` and ``__init__``.
 constructs = _OF_BASES.register
-# Registers the same for calls of classes of these metaclasses, which comes before what a metaclass defines.
-constructs_classes_of = _OF_METACLASSES.register
 
 
 def allocates(*natives: type, derived: bool = False) -> Callable[[F], F]:
@@ -52,11 +47,6 @@ def allocates(*natives: type, derived: bool = False) -> Callable[[F], F]:
 def constructor_of(cls: type) -> Constructor | None:
     """What makes the objects of a class, by the classes that it derives from."""
     return _OF_BASES.of(cls)
-
-
-def constructor_by_metaclass(metaclass: type) -> Constructor | None:
-    """What is called in place of the classes of a metaclass."""
-    return _OF_METACLASSES.of(metaclass)
 
 
 def allocator_of(native: type) -> Allocator | None:

@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import enum
 import operator
-import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..guards.source import ConstSource, DictItemSource, InstanceDictSource, Source
-from ..rules.trace_rules import is_library
-from .base import VariableTracker, unsupported, wraps_if, wraps_type
+from ..guards.source import Source
+from .base import VariableTracker, unsupported, wraps_type
 
 if TYPE_CHECKING:
     from .protocols import Codegen, Tracer
@@ -33,6 +31,24 @@ COMPARE = {
 # The comparison that holds for exchanged operands.
 MIRRORED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+
+# symbol -> (method, reflected method), symbol -> method: for operators between values of any kind
+_BINARY_NAMES = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
+    "<<": "lshift", ">>": "rshift", "&": "and", "|": "or", "^": "xor",
+}
+BINARY_METHODS: dict[str, tuple[str, str]] = {s: (f"__{n}__", f"__r{n}__") for s, n in _BINARY_NAMES.items()}
+COMPARE_METHODS = {"<": "__lt__", "<=": "__le__", "==": "__eq__", "!=": "__ne__", ">": "__gt__", ">=": "__ge__"}
+UNARY_METHODS = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
+TEXT_METHODS = ("__str__", "__repr__", "__format__")
+# What functions in C may ask of an operand, beside its text.
+ASKED_IN_C = (
+    *COMPARE_METHODS.values(), *UNARY_METHODS.values(), *(name for pair in BINARY_METHODS.values() for name in pair),
+    "__hash__", "__bool__", "__len__", "__iter__", "__getitem__", "__contains__", "__index__", "__int__", "__float__",
+    "__complex__", "__bytes__", "__abs__", "__round__", "__trunc__", "__floor__", "__ceil__", "__divmod__",
+    "__rdivmod__", "__fspath__", "__reduce_ex__", "__reduce__", "__getattribute__", "__getattr__",
+)
+assert BINARY_METHODS.keys() == BINARY.keys() and COMPARE_METHODS.keys() == COMPARE.keys()
 
 # Folding must not hang the compiler: `2 ** 10**9` is left to run time.
 _MAX_FOLDED_BITS = 1 << 20
@@ -112,11 +128,17 @@ class ConstantVariable(VariableTracker):
             joined = tx.texts.join(self.value, texts) if isinstance(self.value, (str, bytes)) else None
             if joined is not None:
                 return joined
+            if isinstance(self.value, (str, bytes)) and all(text.is_constant() for text in texts):
+                return ConstantVariable(tx.run_python(method, [text.constant() for text in texts]))  # asks for none
             args = [tx.values.new_list(texts)]
         if name == "format_map":
             _check_changes_nothing(args[0])
+            if tx.texts.is_made_by_classes(args[0]):
+                unsupported("unsupported_builtin", "str.format_map(), with a text that its class makes")
         if name == "format" and isinstance(self.value, str):
             return tx.texts.format_string(self.value, args, kwargs)
+        for given in (*args, *kwargs.values()):
+            given.check_plain(tx, texts=name.startswith("__"))
         if any(not a.is_constant() for a in [*args, *kwargs.values()]):
             plain = [tx.values.as_plain(a) for a in args]
             plain_kwargs = {k: tx.values.as_plain(v) for k, v in kwargs.items()}
@@ -153,6 +175,9 @@ class ConstantVariable(VariableTracker):
             return None
         if other.is_symbolic and not self.is_symbolic:
             return other.binary(tx, op, self, not reflected)
+        name, mirrored = BINARY_METHODS[op][::-1] if reflected else BINARY_METHODS[op]
+        if other.own_method(tx, mirrored) is not None:
+            return self._alone(tx, name, other)
         a, b = (other.value, self.value) if reflected else (self.value, other.value)
         if _is_huge(op, a, b):
             unsupported("unsupported_operator", f"{a!r:.40} {op} {b!r:.40} is too large to compute while compiling")
@@ -163,7 +188,18 @@ class ConstantVariable(VariableTracker):
             return None
         if other.is_symbolic and not self.is_symbolic:
             return other.compare(tx, MIRRORED[op], self)
+        if other.own_comparison(tx, MIRRORED[op]) is not None:
+            return self._alone(tx, COMPARE_METHODS[op], other)
         return ConstantVariable(tx.run_python(COMPARE[op], self.value, other.value))
+
+    def _alone(self, tx: Tracer, name: str, other: ConstantVariable) -> VariableTracker | None:
+        """What this operand's method of an operator makes of another one, whose own is not asked."""
+        texts = (str, bytes)
+        if isinstance(self.value, texts) and isinstance(other.value, texts) and name not in COMPARE_METHODS.values():
+            unsupported("unsupported_operator", f"{name} of {self.describe()} and {other.describe()}")
+        method = None if name == "__add__" and isinstance(self.value, texts) else getattr(type(self.value), name, None)
+        made = NotImplemented if method is None else tx.run_python(method, self.value, other.value)
+        return None if made is NotImplemented else tx.values.from_result(made, "operator")
 
     def unary(self, tx: Tracer, op: str) -> VariableTracker:
         return ConstantVariable(tx.run_python(UNARY[op], self.value))
@@ -203,88 +239,6 @@ def _wrap_constant(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     else:
         tx.guard(source, "const", value)
     return ConstantVariable(value, source)
-
-
-@wraps_if(lambda value: issubclass(type(value), enum.Enum), rank=10)
-def _wrap_enum(tx: Tracer, value: enum.Enum, source: Source) -> VariableTracker:
-    tx.guard(source, "is", value)
-    return EnumVariable(value, source)
-
-
-# What enum's own properties read, which a program may set anew.
-_BEHIND: dict[Any, str] = {enum.Enum.__dict__[name]: f"_{name}_" for name in ("name", "value")}
-
-
-class EnumVariable(ConstantVariable):
-    """A member of an enum: a constant whose class may have methods and properties of the user's."""
-
-    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
-        cls = type(self.value)
-        attribute = tx.classes.lookup(cls, name)
-        if isinstance(attribute, types.FunctionType) and not is_library(attribute.__module__):
-            return tx.values.bound_class_function(self, cls, name, attribute)
-        if type(attribute) is property and isinstance(attribute.fget, types.FunctionType):
-            return tx.call(tx.values.wrap_class_part(attribute.fget, ConstSource(attribute, name)), [self], {})
-        own = self.value.__dict__
-        where = InstanceDictSource(ConstSource(self.value, str(self.value)))
-        behind = _BEHIND.get(attribute) if isinstance(attribute, types.DynamicClassAttribute) else name
-        if behind in own:
-            return tx.values.wrap_now(own[behind], DictItemSource(where, behind))
-        if name not in own and not hasattr(type(attribute), "__set__"):
-            tx.guard(where, "dict_lacks", name)
-        return super().getattr(tx, name)
-
-    def fix(self, tx: Tracer) -> None:
-        """Guards what enum's own methods go by."""
-        where = InstanceDictSource(ConstSource(self.value, str(self.value)))
-        for name in _BEHIND.values():
-            held = self.value.__dict__.get(name)
-            if type(held) in SCALAR_TYPES:  # a number that changes is fixed, too
-                tx.guard(DictItemSource(where, name), "is" if held is None or type(held) is bool else "const", held)
-            elif name in self.value.__dict__:
-                tx.values.wrap_now(held, DictItemSource(where, name))
-
-    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
-        for operand in (self, other):
-            if isinstance(operand, EnumVariable) and isinstance(operand.value, enum.Flag):
-                operand.fix(tx)
-        return super().binary(tx, op, other, reflected)
-
-    def unary(self, tx: Tracer, op: str) -> VariableTracker:
-        self.fix(tx)
-        return super().unary(tx, op)
-
-    def truth(self, tx: Tracer) -> bool:
-        if isinstance(self.value, enum.Flag):
-            self.fix(tx)
-        return super().truth(tx)
-
-    def contains(self, tx: Tracer, item: VariableTracker) -> bool:
-        self.fix(tx)
-        if isinstance(item, EnumVariable):
-            item.fix(tx)
-        return super().contains(tx, item)
-
-    def iterator(self, tx: Tracer) -> VariableTracker:
-        self.fix(tx)
-        method = tx.classes.lookup(type(self.value), "__iter__")
-        if isinstance(method, types.FunctionType) and is_library(method.__module__):  # of enum.Flag
-            return tx.values.new_list([constant_variable(v) for v in method(self.value)]).iterator(tx)
-        return super().iterator(tx)
-
-    def call_method(
-        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
-    ) -> VariableTracker:
-        attribute = tx.classes.lookup(type(self.value), name)
-        if isinstance(attribute, types.FunctionType) and not is_library(attribute.__module__):
-            return tx.call(self.getattr(tx, name), args, kwargs)
-        self.fix(tx)
-        return super().call_method(tx, name, args, kwargs)
-
-
-def constant_variable(value: Any, source: Source | None = None) -> ConstantVariable:
-    """The tracker of a constant."""
-    return EnumVariable(value, source) if isinstance(value, enum.Enum) else ConstantVariable(value, source)
 
 
 def is_constant_value(value: Any) -> bool:

@@ -204,7 +204,7 @@ class Classes(Protocol):
         """cls[key]."""
 
     def iterator(self, cls: ClassVariable) -> VariableTracker:
-        """iter(cls): the members of an enum."""
+        """iter(cls), by the metaclass."""
 
     def lookup(self, cls: type, name: str, default: Any = None, data: bool = False) -> Any:
         """What `cls` or a base of it defines under a name, guarded; `default` if none does."""
@@ -231,6 +231,9 @@ class ClassChecks(Protocol):
 
     def is_subclass(self, cls: type, candidate: Any) -> bool:
         """issubclass(cls, candidate), guarded where classes may be registered as virtual subclasses."""
+
+    def asks_metaclass(self, candidate: Any, name: str) -> bool:
+        """Whether the user's metaclass of a class defines this check; guarded."""
 
 
 class Operators(Protocol):
@@ -263,6 +266,12 @@ class Operators(Protocol):
         """What stands for the value as a "dict key" or "set element", guarded; TypeError in the program if it is
         unhashable."""
 
+    def hash_of(self, value: VariableTracker) -> int:
+        """hash(value) of a constant."""
+
+    def as_hash(self, said: VariableTracker) -> int:
+        """What hash() makes of the result of ``__hash__`` (Objects/typeobject.c, slot_tp_hash)."""
+
     def is_held(self, value: VariableTracker) -> bool:
         """Whether the program holds an object besides what it has just handed over."""
 
@@ -287,6 +296,9 @@ class Texts(Protocol):
 
     def format_value(self, value: VariableTracker, conversion: str, spec: str) -> VariableTracker:
         """The text of ``f"{value!conversion:spec}"``."""
+
+    def is_made_by_classes(self, value: VariableTracker, seen: tuple[VariableTracker, ...] = ()) -> bool:
+        """Whether the text of a constant, or of one in a container, is made by its class in Python."""
 
     def format_string(
         self, template: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]

@@ -7,10 +7,10 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..guards.source import AttrSource, ConstSource, InstanceDictSource, Source
-from .base import VariableTracker, instance_dict, realized, unsupported
-from .bound import BINARY_METHODS, COMPARE_METHODS
-from .constant import ConstantVariable
+from ..guards.source import BASES, OWN_DICT, AttrSource, ConstSource, InstanceDictSource, Source
+from ..rules.trace_rules import is_library
+from .base import VariableTracker, instance_dict, is_made_by_python, realized, unsupported
+from .constant import BINARY_METHODS, COMPARE_METHODS, ConstantVariable
 
 if TYPE_CHECKING:
     from .protocols import Codegen, Tracer
@@ -42,10 +42,36 @@ class RealObjectVariable(VariableTracker):
         return self.value
 
     def hash_key(self) -> Any:
+        cls = type(self.value)
+        if cls is not type and is_made_by_python(cls):
+            for name in ("__hash__", "__eq__"):
+                home = next((base for base in BASES(cls) if name in OWN_DICT(base)), object)
+                if is_made_by_python(home) and not is_library(home.__module__):
+                    unsupported("unsupported_value", f"{self.describe()} as a key, whose class defines {name}")
         return self.value
 
     def same_object(self, other: VariableTracker) -> bool | None:
         return other.is_constant() and other.constant() is self.value
+
+    def own_method(self, tx: Tracer, name: str) -> Any:
+        cls = type(self.value)
+        if cls is type or not is_made_by_python(cls):
+            return None
+        method = tx.classes.lookup(cls, name)
+        if method is None or isinstance(method, (types.WrapperDescriptorType, types.MethodDescriptorType)):
+            return None
+        home = next(base for base in BASES(cls) if name in OWN_DICT(base))
+        return None if is_library(home.__module__) else method
+
+    def asks_own(self, tx: Tracer, *names: str) -> bool:
+        return any(self.own_method(tx, name) is not None for name in names)
+
+    def own_comparison(self, tx: Tracer, op: str) -> str | None:
+        names = (COMPARE_METHODS[op], "__eq__") if op == "!=" else (COMPARE_METHODS[op],)
+        return next((name for name in names if self.own_method(tx, name) is not None), None)
+
+    def guard_hash(self, tx: Tracer) -> None:
+        self.asks_own(tx, "__hash__", "__eq__")
 
     def truth(self, tx: Tracer) -> bool:
         for name in ("__bool__", "__len__"):
@@ -62,6 +88,9 @@ class RealObjectVariable(VariableTracker):
             equal = self._operator(tx, "__eq__", other)
             return None if equal is None else ConstantVariable(not tx.truth(equal))
         return made
+
+    def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
+        return self._operator(tx, "__i" + BINARY_METHODS[op][0][2:], other)
 
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         return self._operator(tx, BINARY_METHODS[op][reflected], other)

@@ -9,7 +9,7 @@ from . import equality
 from .containers import builtin_iteration, outer_iterators
 from .functions import compiled_functions, introspected, scripted
 from .numbers import symbolic_ranges
-from .objects import context_vars, thread_locals
+from .objects import context_vars, enum_classes, thread_locals
 from .tensors import arrays, inputs, legacy_tensors, method_calls
 from .torch_api import (
     autograd_function,
@@ -25,7 +25,7 @@ from .torch_api import (
 
 __all__ = [
     "arrays", "autograd_function", "branches", "builtin_iteration", "checkpointing", "compiled_functions",
-    "composed_functions", "composed_matrices", "context_vars", "equality",
+    "composed_functions", "composed_matrices", "context_vars", "enum_classes", "equality",
     "inputs", "introspected", "legacy_tensors", "method_calls", "optimizers", "outer_iterators",
     "sampled_gradients", "scripted", "sized_functions", "symbolic_ranges", "thread_locals", "transforms",
 ]

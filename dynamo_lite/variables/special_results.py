@@ -75,3 +75,16 @@ def value_for(tx: Tracer, cls: Any, owner: ObjectVariable) -> VariableTracker | 
         return checked_result(tx, name, owner.cls, tx.classes.call_attribute(owner, owner.cls, name, method, [], {}))
     trunc = cls is int and tx.classes.lookup(owner.cls, "__trunc__") is not None  # which some versions ask, and warn
     return None if trunc else held
+
+
+def own_value_for(tx: Tracer, cls: Any, value: VariableTracker) -> VariableTracker | None:
+    """The same for a constant: what the first special method gives that its class defines, if that is Python's."""
+    for name in (*_ASKED[cls], *(("__trunc__",) if cls is int else ())):
+        made = value.call_own(tx, name)
+        if made is not None and name == "__trunc__":
+            unsupported("print_or_log", f"{value.describe()}.__trunc__(), of which some versions of Python warn")
+        if made is not None:
+            return checked_result(tx, name, value.python_type(), made)
+        if hasattr(value.python_type(), name):
+            return None
+    return None

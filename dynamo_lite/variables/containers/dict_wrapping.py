@@ -18,6 +18,7 @@ from ..constant import is_constant_value
 from .dict_changes import Entries
 from .mappings import DictVariable, OuterProxyVariable
 from .sets import constant_part
+from .user_keys import check_given
 
 if TYPE_CHECKING:
     from ..protocols import Tracer
@@ -29,6 +30,7 @@ def dict_at(
     """The tracker of a dict from outside; keys that are constants are guarded when they are needed."""
     # An OrderedDict has an order of its own, apart from its table's.
     base: Any = collections.OrderedDict if issubclass(type(value), collections.OrderedDict) else dict
+    check_given(tx, base.keys(value), source.name)
     if all(is_constant_value(key) for key in base.keys(value)):
         entries: Entries = {
             key: (constant_part(tx, key), LazyVariable(dict.__getitem__(value, key), DictItemSource(source, key)))

@@ -21,8 +21,8 @@ from ..base import (
     type_name,
     unsupported,
 )
-from ..bound import BINARY_METHODS, COMPARE_METHODS, BoundMethodVariable
-from ..constant import ConstantVariable, is_constant_value
+from ..bound import BoundMethodVariable
+from ..constant import BINARY_METHODS, COMPARE_METHODS, ConstantVariable, is_constant_value
 from ..identity import as_key
 from .dict_changes import DictChanges, Entries, Entry, Step
 from .dict_views import CLEAR_MOVES, DictIteratorVariable, DictViewVariable
@@ -88,7 +88,8 @@ class DictVariable(VariableTracker):
     def _entry(self, tx: Tracer, key: VariableTracker) -> tuple[Any, Entry | None]:
         """The hash key and the entry under a key; relies on this key alone where that is possible."""
         hashed = self.key_of(tx, key)
-        if self._guard_keys is None or not (key.is_constant() and is_constant_value(key.constant())):
+        constant = key.is_constant() and is_constant_value(key.constant()) and not isinstance(hashed, UserKey)
+        if self._guard_keys is None or not constant:
             found = self.items.get(hashed)
             # The container's own key, so that what follows does not ask the user's __eq__ once more.
             return hashed.met if found is not None and isinstance(hashed, UserKey) else hashed, found

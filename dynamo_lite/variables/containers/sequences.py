@@ -71,6 +71,7 @@ class SequenceVariable(VariableTracker):
 
     def to_plain(self, tx: Tracer) -> Any:
         if self.is_constant():
+            self.check_plain(tx)
             return self.constant()
         return self.cls([tx.values.as_plain(item) for item in self.iterate(tx)])
 
@@ -400,6 +401,17 @@ class TupleVariable(SequenceVariable):
 
     def constant(self) -> Any:
         return self.cls(item.constant() for item in self.items)
+
+    def fix(self, tx: Tracer) -> None:
+        for item in self.items:
+            item.fix(tx)
+
+    def asks_own(self, tx: Tracer, *names: str) -> bool:
+        return any(item.asks_own(tx, *names) for item in self.items)
+
+    def check_plain(self, tx: Tracer, texts: bool = True) -> None:
+        for item in self.items:
+            item.check_plain(tx, texts)
 
     def hash_key(self) -> Any:
         return tuple(item.hash_key() for item in self.items)

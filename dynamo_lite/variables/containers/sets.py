@@ -31,7 +31,7 @@ from .set_tables import (
     push_steps,
 )
 from .symbolic_keys import lacks_number
-from .user_keys import UserKey, check_rebuildable
+from .user_keys import UserKey, check_given, check_rebuildable
 
 if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
@@ -113,7 +113,15 @@ class SetVariable(VariableTracker):
     def truth(self, tx: Tracer) -> bool:
         return bool(self.members)
 
+    def asks_own(self, tx: Tracer, *names: str) -> bool:
+        return any(member.asks_own(tx, *names) for member in self.members.values())
+
+    def check_plain(self, tx: Tracer, texts: bool = True) -> None:
+        for member in self.members.values():
+            member.check_plain(tx, texts)
+
     def to_plain(self, tx: Tracer) -> Any:
+        self.check_plain(tx)
         if all(member.is_constant() for member in self.members.values()):
             return clone_table(self.real(tx)) if len(self.members) > 1 else self.cls(
                 member.constant() for member in self.members.values())
@@ -528,6 +536,7 @@ _SET_MUTATORS = frozenset({
 @wraps_type(set, frozenset)
 def _wrap_set(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
+    check_given(tx, value, source.name)
     if all(is_constant_value(item) for item in value):
         tx.guard(source, "set_items", frozenset(value))
         return given_set(tx, value, value, source, type(value))

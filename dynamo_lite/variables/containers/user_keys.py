@@ -5,6 +5,7 @@ time, and at another point of the program.
 """
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -36,12 +37,26 @@ class UserKey:
                 return False
             other.met = self
             return True
-        if is_constant_value(other) and self.tx.operators.same_or_equal(
+        if (is_constant_value(other) or isinstance(other, type)) and self.tx.operators.same_or_equal(
             self.value, self.tx.values.from_result(other, "key")
         ):
             self.met = other
             return True
         return False
+
+
+def check_given(tx: Tracer, keys: Iterable[Any], what: str) -> None:
+    """Refuses a container from outside with members of enums, or classes, as keys that are hashed or compared in
+    Python: guards would do so as well."""
+    seen: dict[int, Any] = {}
+    for key in keys:
+        if isinstance(key, tuple):
+            check_given(tx, key, what)
+        elif isinstance(key, (enum.Enum, type)) and type(key) is not type:
+            seen.setdefault(id(type(key)), key)
+    for key in seen.values():
+        if tx.values.from_result(key, "key").asks_own(tx, "__hash__", "__eq__"):
+            unsupported("unsupported_value", f"{what} with a key of {type(key).__qualname__}, which compares in Python")
 
 
 def check_unchanged(keys: Iterable[Any]) -> None:

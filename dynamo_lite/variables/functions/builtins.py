@@ -22,7 +22,7 @@ from ...guards.source import AttrSource, Source, found_in_bases
 from ...rules.table import Decision, Level, Rule, breaks, decide, handles, module, row
 from ..base import ObservedException, VariableTracker, realized, type_name, unsupported, wraps_if
 from ..bound import BoundMethodVariable
-from ..constant import ConstantVariable
+from ..constant import ASKED_IN_C, TEXT_METHODS, ConstantVariable
 from ..containers.sequences import SequenceVariable, TupleVariable
 from ..containers.spaces import space_at
 from ..identity import number_of
@@ -119,8 +119,11 @@ def _folded(
     tx: Tracer, called: VariableTracker, decision: Decision, args: list[VariableTracker],
     kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
-    if any(a.contains_tensor() for a in (*args, *kwargs.values())):
+    given = (*args, *kwargs.values())
+    if any(a.contains_tensor() for a in given):
         return None
+    if any(a.asks_own(tx, *ASKED_IN_C, *TEXT_METHODS) for a in given):
+        unsupported("unsupported_builtin", f"{called.describe()}() of a value whose class defines special methods")
     plain = [tx.values.as_plain(a) for a in args]
     named = {k: tx.values.as_plain(v) for k, v in kwargs.items()}
     return tx.values.from_result(tx.run_python(called.value, *plain, **named), called.describe())
@@ -210,6 +213,7 @@ def _callable(tx: Tracer, value: VariableTracker) -> VariableTracker:
     if isinstance(value, ObjectVariable):
         return ConstantVariable(tx.classes.lookup(value.cls, "__call__", NO_ATTRIBUTE) is not NO_ATTRIBUTE)
     if isinstance(value, (ConstantVariable, SequenceVariable, TensorVariable)):
+        value.own_method(tx, "__call__")
         has_value = isinstance(value, ConstantVariable) and not value.is_symbolic
         return ConstantVariable(callable(value.constant()) if has_value else False)
     return ConstantVariable(tx.classes.lookup(value.python_type(), "__call__") is not None)
@@ -233,10 +237,11 @@ def _thread_number(tx: Tracer) -> VariableTracker:
 
 @handles(hash)
 def _hash(tx: Tracer, value: VariableTracker) -> VariableTracker:
-    if value.is_constant():
-        return ConstantVariable(tx.run_python(hash, value.constant()))
+    of_parts = value.own_method(tx, "__hash__") is None and value.asks_own(tx, "__hash__")
+    if value.is_constant() and not of_parts:
+        return ConstantVariable(tx.operators.hash_of(value))
     if isinstance(value, ObjectVariable) and isinstance(tx.classes.lookup(value.cls, "__hash__"), types.FunctionType):
-        return _as_hash(tx, tx.call_method(value, "__hash__", []))
+        return ConstantVariable(tx.operators.as_hash(tx.call_method(value, "__hash__", [])))
     content = value.content if isinstance(value, ObjectVariable) else None
     if isinstance(content, (ConstantVariable, TupleVariable)):
         if tx.classes.lookup(value.python_type(), "__hash__") is content.python_type().__hash__:
@@ -244,16 +249,6 @@ def _hash(tx: Tracer, value: VariableTracker) -> VariableTracker:
     if isinstance(value, TupleVariable) and value.python_type().__hash__ is tuple.__hash__:
         return ConstantVariable(tx.run_python(hash, tuple(_hash(tx, item).constant() for item in value.iterate(tx))))
     unsupported("unsupported_builtin", f"hash() of {value.describe()}")
-
-
-def _as_hash(tx: Tracer, said: VariableTracker) -> VariableTracker:
-    """What hash() makes of the result of ``__hash__`` (Objects/typeobject.c, slot_tp_hash)."""
-    if not issubclass(said.python_type(), int):
-        tx.raise_error(TypeError, "__hash__ method should return an integer")
-    number = said.constant()
-    if not -sys.maxsize - 1 <= number <= sys.maxsize:
-        number = int.__hash__(number)
-    return ConstantVariable(-2 if number == -1 else int(number))
 
 
 # ---------------------------------------------------------------- attributes
@@ -352,7 +347,7 @@ _register_operators()
 def _abs(tx: Tracer, value: VariableTracker) -> VariableTracker:
     if isinstance(value, TensorVariable):
         return call_in_graph(tx, abs, [value], {})
-    if value.is_constant():
+    if value.is_constant() and value.own_method(tx, "__abs__") is None:
         return ConstantVariable(tx.run_python(abs, value.constant()))
     return tx.call_special(value, "__abs__")
 
@@ -361,9 +356,9 @@ def _abs(tx: Tracer, value: VariableTracker) -> VariableTracker:
 def _round(tx: Tracer, value: VariableTracker, digits: VariableTracker | None = None) -> VariableTracker:
     if isinstance(value, TensorVariable):
         return tx.call_method(value, "__round__" if digits is None else "round", [] if digits is None else [digits])
-    if isinstance(value, ObjectVariable):
+    if isinstance(value, ObjectVariable) or value.own_method(tx, "__round__") is not None:
         return tx.call_special(value, "__round__", *([digits] if digits is not None else []))
-    args = [value.constant()] + ([digits.constant()] if digits is not None else [])
+    args = [value.constant()] + ([tx.values.as_plain(digits)] if digits is not None else [])
     return ConstantVariable(tx.run_python(round, *args))
 
 
@@ -371,16 +366,17 @@ def _round(tx: Tracer, value: VariableTracker, digits: VariableTracker | None = 
 def _pow(
     tx: Tracer, base: VariableTracker, exp: VariableTracker, mod: VariableTracker | None = None
 ) -> VariableTracker:
-    if mod is not None and isinstance(base, ObjectVariable):
+    if mod is not None and (isinstance(base, ObjectVariable) or base.own_method(tx, "__pow__") is not None):
         return tx.call_special(base, "__pow__", exp, mod)
     if mod is None:
         return tx.operators.binary("**", base, exp)
-    return ConstantVariable(tx.run_python(pow, base.constant(), exp.constant(), mod.constant()))
+    return ConstantVariable(tx.run_python(pow, *map(tx.values.as_plain, (base, exp, mod))))
 
 
 @handles(divmod)
 def _divmod(tx: Tracer, a: VariableTracker, b: VariableTracker) -> VariableTracker:
-    if isinstance(a, ObjectVariable) or isinstance(b, ObjectVariable):
+    own = a.own_method(tx, "__divmod__") or b.own_method(tx, "__rdivmod__")
+    if isinstance(a, ObjectVariable) or isinstance(b, ObjectVariable) or own is not None:
         return _divmod_of_objects(tx, a, b)
     if a.contains_tensor() or b.contains_tensor():
         unsupported("unsupported_builtin", f"divmod() of {a.describe()} and {b.describe()}")
@@ -401,6 +397,8 @@ def _divmod_of_objects(tx: Tracer, a: VariableTracker, b: VariableTracker) -> Va
 def _rounding(function: Any, name: str) -> Handler:
     def handler(tx: Tracer, value: VariableTracker) -> VariableTracker:
         if isinstance(value, ObjectVariable) and tx.classes.special(value.cls, name) is not None:
+            return tx.call_special(value, name)
+        if value.own_method(tx, name) is not None:
             return tx.call_special(value, name)
         if isinstance(value, ObjectVariable) and tx.classes.special(value.cls, "__float__") is not None:
             value = checked_result(tx, "__float__", value.cls, tx.call_special(value, "__float__"))
@@ -538,6 +536,8 @@ def _index(tx: Tracer, value: VariableTracker) -> VariableTracker:
         return index if index is not None else ConstantVariable(tx.operators.as_index(value))  # which raises
     if isinstance(value, TensorVariable):
         return value.call_method(tx, "__index__", [], {})
+    if value.own_method(tx, "__index__") is not None:
+        return ConstantVariable(tx.operators.as_index(value))
     return ConstantVariable(tx.run_python(operator.index, tx.values.as_plain(value)))
 
 

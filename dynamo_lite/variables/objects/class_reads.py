@@ -76,7 +76,8 @@ def _by_get(tx: Tracer, cls: ClassVariable, name: str, attribute: Any, source: S
     value = cls.value
     if name == "__new__":
         return NewVariable(value)
-    if isinstance(value, enum.EnumMeta) and isinstance(getattr(value, name, None), enum.Enum):
+    of_enum = isinstance(attribute, (enum.Enum, types.DynamicClassAttribute)) and isinstance(value, enum.EnumMeta)
+    if of_enum and isinstance(getattr(value, name, None), enum.Enum):
         return tx.values.from_result(getattr(value, name), "enum member")
     getter = tx.classes.special(type(attribute), "__get__")
     if isinstance(getter, types.FunctionType):

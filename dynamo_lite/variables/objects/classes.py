@@ -5,7 +5,6 @@ layout (a native base, an instance dict) can't change while the class exists.
 """
 from __future__ import annotations
 
-import enum
 import gc
 import types
 import typing
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
 
 NO_ATTRIBUTE = object()
+# What classes written in C define: what reading it gives, and what calling it does, is C's affair.
+IN_C = (types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodDescriptorType,
+        types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
 
 
 class ClassVariable(RealObjectVariable):
@@ -44,13 +46,13 @@ class ClassVariable(RealObjectVariable):
 
     def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         made = super().compare(tx, op, other)
-        if made is None and op in ("==", "!=") and other.is_constant():
+        if made is None and op in ("==", "!=") and other.is_constant() and other.own_comparison(tx, op) is None:
             return ConstantVariable((self.value == other.constant()) == (op == "=="))
         return made
 
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         made = super().binary(tx, op, other, reflected)
-        if made is None and op == "|" and other.is_constant():
+        if made is None and op == "|" and other.is_constant() and not other.asks_own(tx, "__or__", "__ror__"):
             union = (other.constant() | self.value) if reflected else (self.value | other.constant())
             return tx.values.from_result(union, "type union")
         return made
@@ -85,14 +87,16 @@ class ClassVariable(RealObjectVariable):
 
     def length(self, tx: Tracer) -> VariableTracker:
         method = tx.classes.lookup(type(self.value), "__len__")
-        if isinstance(method, types.FunctionType) and not isinstance(self.value, enum.EnumMeta):
+        if isinstance(method, types.FunctionType):
             return tx.classes.call_attribute(self, type(self.value), "__len__", method, [], {})
         return ConstantVariable(tx.run_python(len, self.value))
 
     def contains(self, tx: Tracer, item: VariableTracker) -> bool:
         method = tx.classes.lookup(type(self.value), "__contains__")
-        if isinstance(method, types.FunctionType) and not isinstance(self.value, enum.EnumMeta):
+        if isinstance(method, types.FunctionType):
             return tx.truth(tx.classes.call_attribute(self, type(self.value), "__contains__", method, [item], {}))
+        if method is None and isinstance(tx.classes.lookup(type(self.value), "__iter__"), types.FunctionType):
+            return super().contains(tx, item)
         return tx.run_python(lambda: item.constant() in self.value)  # type: ignore[operator]
 
 
@@ -107,7 +111,7 @@ class MadeClassVariable(ClassVariable):
     def __init__(self, value: type, call: Callable[[Codegen], None]) -> None:
         super().__init__(value)
         self.make = call
-        _STAND_INS.add(value)
+        _STAND_INS[id(value)] = value
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.build_new(self, lambda: self.make(cg), lambda: None)
@@ -217,12 +221,13 @@ def has_instance_dict(cls: type) -> bool:
 
 
 # Classes that the traced program makes anew at each run are known by one that was made while tracing.
-_STAND_INS: weakref.WeakSet[type] = weakref.WeakSet()
+# By id(): a metaclass may hash its classes in Python.
+_STAND_INS: weakref.WeakValueDictionary[int, type] = weakref.WeakValueDictionary()
 
 
 def is_stand_in(cls: type) -> bool:
     """Whether a class stands for one that the traced program makes, so that nothing of it is guarded."""
-    return cls in _STAND_INS
+    return _STAND_INS.get(id(cls)) is cls
 
 
 def class_source(cls: type) -> Source:

@@ -25,13 +25,15 @@ def is_property(tx: Tracer, attribute: Any, access: str) -> bool:
         type(attribute) is property or tx.classes.lookup(type(attribute), access) is property.__dict__[access])
 
 
-def call_property(tx: Tracer, attribute: property, owner: Any, name: str, access: str, *args: Any) -> VariableTracker:
+def call_property(
+    tx: Tracer, attribute: property, owner: VariableTracker, name: str, access: str, *args: Any
+) -> VariableTracker:
     """Calls the function of a property of `owner`'s class."""
     field, what = _OF_PROPERTIES[access]
-    function = getattr(attribute, field)
+    function, cls = getattr(attribute, field), owner.python_type()
     if function is None:
-        tx.raise_error(AttributeError, f"property {name!r} of {owner.cls.__qualname__!r} object has no {what}")
-    source = class_attribute_source(owner.cls, name)
+        tx.raise_error(AttributeError, f"property {name!r} of {cls.__qualname__!r} object has no {what}")
+    source = class_attribute_source(cls, name)
     return tx.call(tx.values.wrap_class_part(function, source), [owner, *args], {})
 
 

@@ -29,8 +29,8 @@ from ..base import (
     wraps_if,
     wraps_type,
 )
-from ..bound import BINARY_METHODS, COMPARE_METHODS, missing_method
-from ..constant import ConstantVariable
+from ..bound import missing_method
+from ..constant import BINARY_METHODS, COMPARE_METHODS, ConstantVariable
 from ..containers.foreign_iterators import FOLLOWED, is_followed
 from ..containers.iterators import ReversedObjectVariable
 from ..containers.mappings import DictVariable

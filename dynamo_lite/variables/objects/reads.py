@@ -1,4 +1,5 @@
-"""Reading a class attribute through an instance: the descriptor protocol, by the kind of attribute.
+"""Reading a class attribute through an instance: the descriptor protocol, by the kind of attribute. An instance is an
+object of the user's, a member of an enum, or a class, whose class is its metaclass.
 
 A reader is registered for classes of attributes, their subclasses included; what has none is read by ``__get__`` if its
 class has one (Objects/object.c, PyObject_GenericGetAttr). Invariant: what a reader gives is what the attribute's
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ...rules.class_table import ClassTable
 from ..base import VariableTracker, is_made_by_python, realized, unsupported
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ..protocols import ObjectVariable, Tracer
 
 # The tracer, the instance, the class through which the attribute was found, its name, the attribute.
-Reader = Callable[["Tracer", "ObjectVariable", type, str, Any], VariableTracker | None]
+Reader = Callable[["Tracer", VariableTracker, type, str, Any], VariableTracker | None]
 _READERS: ClassTable[Reader] = ClassTable("read")
 # Registers a reader for attributes of these classes.
 reads = _READERS.register
@@ -35,45 +36,54 @@ def reader_of(attribute: Any) -> Reader:
     return _READERS.unless(type(attribute), "__get__") or _by_get
 
 
+def _object(owner: VariableTracker, name: str) -> ObjectVariable:
+    """An object that keeps attributes; others have none of this kind that can be followed."""
+    if owner.is_constant():
+        unsupported("unsupported_attribute", f"{owner.describe()}.{name}")
+    return cast("ObjectVariable", owner)
+
+
 @reads(types.FunctionType)
-def _function(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
+def _function(tx: Tracer, owner: VariableTracker, home: type, name: str, attribute: Any) -> VariableTracker:
     source = class_attribute_source(home, name)
     return MethodVariable(tx.values.wrap_function(attribute, source, trusted=True), owner)
 
 
 @reads(staticmethod)
-def _static(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
+def _static(tx: Tracer, owner: VariableTracker, home: type, name: str, attribute: Any) -> VariableTracker:
     return tx.values.wrap_class_part(attribute.__func__, class_attribute_source(home, name))
 
 
 @reads(classmethod)
-def _of_class(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
-    cls = tx.values.from_result(owner.cls, "class")
+def _of_class(tx: Tracer, owner: VariableTracker, home: type, name: str, attribute: Any) -> VariableTracker:
+    cls = tx.values.from_result(owner.python_type(), "class")
     return class_method(tx, attribute, class_attribute_source(home, name), cls)
 
 
 @reads(property)
-def _property(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker | None:
+def _property(tx: Tracer, owner: VariableTracker, home: type, name: str, attribute: Any) -> VariableTracker | None:
     if is_property(tx, attribute, "__get__"):
         return call_property(tx, attribute, owner, name, "__get__")
     return _by_get(tx, owner, home, name, attribute)
 
 
 @reads(types.MemberDescriptorType)
-def _slot(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker | None:
+def _slot(tx: Tracer, given: VariableTracker, home: type, name: str, attribute: Any) -> VariableTracker | None:
+    owner = _object(given, name)
     if is_exception_class(owner.cls) and not is_made_by_python(attribute.__objclass__):
         return tx.errors.exception_attribute(owner, name)
     return owner.read_slot(tx, name, attribute)
 
 
 @reads(*BIND)
-def _binding(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
+def _binding(tx: Tracer, owner: VariableTracker, home: type, name: str, attribute: Any) -> VariableTracker:
     return MethodVariable(realized(tx, tx.values.wrap_at(attribute, class_attribute_source(home, name))), owner)
 
 
 @reads(functools.cached_property)
-def _cached_property(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
+def _cached_property(tx: Tracer, given: VariableTracker, home: type, name: str, attribute: Any) -> VariableTracker:
     """Lib/functools.py, cached_property.__get__: the name in the object's dict is the one that it got in its class."""
+    owner = _object(given, name)
     key = attribute.attrname
     if key is None:
         tx.run_python(attribute.__get__, owner)  # which raises whatever it is given
@@ -91,33 +101,36 @@ def _cached_property(tx: Tracer, owner: ObjectVariable, home: type, name: str, a
 
 @reads(types.ClassMethodDescriptorType)
 def _native_class_method(
-    tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any
+    tx: Tracer, owner: VariableTracker, home: type, name: str, attribute: Any
 ) -> VariableTracker | None:
-    if is_stand_in(owner.cls):
+    if is_stand_in(owner.python_type()):
         return _by_get(tx, owner, home, name, attribute)
-    return native_class_method(tx, attribute, tx.classes.class_of(owner, False), f"{owner.cls.__qualname__}.{name}")
+    what = f"{owner.python_type().__qualname__}.{name}"
+    return native_class_method(tx, attribute, tx.classes.class_of(owner, False), what)
 
 
 @reads(types.MethodDescriptorType, types.WrapperDescriptorType)
-def _native_method(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
+def _native_method(tx: Tracer, given: VariableTracker, home: type, name: str, attribute: Any) -> VariableTracker:
+    owner = _object(given, name)
     return BuiltinMethodVariable(owner, name, attribute)
 
 
 @reads(FIELD)
-def _field(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker | None:
+def _field(tx: Tracer, owner: VariableTracker, home: type, name: str, attribute: Any) -> VariableTracker | None:
     if isinstance(owner.content, TupleVariable):
         return owner.content.item(tx, attribute.__reduce__()[1][0])
     return _by_get(tx, owner, home, name, attribute)
 
 
 @reads(types.GetSetDescriptorType)
-def _computed(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
+def _computed(tx: Tracer, given: VariableTracker, home: type, name: str, attribute: Any) -> VariableTracker:
+    owner = _object(given, name)
     if is_exception_class(owner.cls):
         return tx.errors.exception_attribute(owner, name)
     unsupported("unsupported_attribute", f"{owner.describe()}.{name}, a descriptor written in C")
 
 
-def _by_get(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
+def _by_get(tx: Tracer, owner: VariableTracker, home: type, name: str, attribute: Any) -> VariableTracker:
     """By the ``__get__`` of the attribute's class; the attribute itself if there is none."""
     source = class_attribute_source(home, name)
     getter = tx.classes.special(type(attribute), "__get__")
@@ -128,5 +141,5 @@ def _by_get(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute:
     if not isinstance(getter, types.FunctionType):
         unsupported("unsupported_attribute", f"{owner.describe()}.{name}, a {type(attribute).__qualname__}")
     descriptor = realized(tx, tx.values.wrap_at(attribute, source))
-    cls = tx.values.from_result(owner.cls, "class")
+    cls = tx.values.from_result(owner.python_type(), "class")
     return tx.classes.call_attribute(descriptor, type(attribute), "__get__", getter, [owner, cls], {})

@@ -254,7 +254,7 @@ def test_what_torch_fails_to_map_over_symbols_is_for_the_sizes_of_the_call(name,
     "func.grad(lambda v: (v**2).sum())(x)", "func.hessian(lambda v: (v**3).sum())(x)", "func.jacrev(torch.sin)(x)",
     "func.jacfwd(torch.sin)(x)", "func.vjp(torch.sin, x)[1](x)[0]", "torch.vmap(func.grad(torch.sin))(x)"])
 def test_before_anything_of_torchs_compiler_is_imported(transform):
-    """torch.func reads a setting of torch._dynamo, which nobody has imported in a process that begins with a compile."""
+    """torch.func reads a setting of torch._dynamo, which nobody has imported where a compile comes first."""
     done = new_process.run(f"""
 import torch
 from torch import func
