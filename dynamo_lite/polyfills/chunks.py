@@ -20,6 +20,10 @@ def chunked_vmap(
     mapped = torch.vmap(func, in_dims, out_dims, randomness)
 
     def in_chunks(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(in_dims, int) and isinstance(out_dims, int) and len(args) == 1 and isinstance(args[0], torch.Tensor):
+            parts = [mapped(part, **kwargs) for part in args[0].split(chunk_size, in_dims)]
+            if all(isinstance(part, torch.Tensor) for part in parts):
+                return torch.cat(parts, out_dims)
         leaves, spec = pytree.tree_flatten(args)
         dims = pytree._broadcast_to_and_flatten(list(in_dims) if isinstance(in_dims, tuple) else in_dims, spec)
         if dims is None:

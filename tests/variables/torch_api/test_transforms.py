@@ -80,8 +80,7 @@ PROGRAMS = {
     "vmap_random": lambda x: torch.vmap(lambda v: v + torch.rand(3), randomness="different")(x),
     "vmap_index": lambda x: torch.vmap(lambda i, j: x[i] * x[i, j])(torch.arange(2), torch.arange(2)),
     "vmap_keywords": lambda x: torch.vmap(lambda v, *, s: v * s)(x, s=x * 2),
-    "vmap_chunks": lambda x: torch.vmap(lambda v, w: {"a": v * w, "b": v.sum()}, in_dims=(0, None), chunk_size=2)(
-        torch.cat([x, x + 1, x[:1]]), W)["a"],
+    "vmap_chunks": lambda x: torch.vmap(lambda v: v * W, chunk_size=2)(torch.cat([x, x + 1, x[:1]])),
     "vmap_one_chunk": lambda x: torch.vmap(lambda v: v * 2, in_dims=1, out_dims=1, chunk_size=7)(x),
     "vmap_chunks_inside": lambda x: torch.vmap(lambda v: v * 2, in_dims=1, out_dims=1, chunk_size=2)(x),
     "vmap_effect": effect_once,
@@ -265,3 +264,14 @@ got = dynamo_lite.compile(f, backend="eager", fullgraph=True)(x)
 torch.testing.assert_close(got, f(x))
 """)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_chunks_of_structures(backend):
+    def function(x):
+        return torch.vmap(lambda v, w: {"a": v * w["b"], "c": (v.sum(), v)}, in_dims=(0, None), chunk_size=2)(x, {"b": W})
+
+    x = torch.randn(5, 3)
+    for _ in range(2):
+        compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
+        torch.testing.assert_close(compiled(x), function(x))
