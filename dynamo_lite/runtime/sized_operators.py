@@ -72,20 +72,51 @@ def _indices(upper: bool) -> Callable[..., torch.Tensor]:
     return fake
 
 
+_POOLS = (torch.ops.aten.avg_pool1d, torch.ops.aten.avg_pool2d, torch.ops.aten.avg_pool3d)
+
+
 def _pool_whole(x: torch.Tensor, dims: int) -> torch.Tensor:
-    pool = (torch.ops.aten.avg_pool1d, torch.ops.aten.avg_pool2d, torch.ops.aten.avg_pool3d)[dims - 1].default
-    return pool(x, list(x.shape[-dims:]))
+    return _POOLS[dims - 1].default(x, list(x.shape[-dims:]))
+
+
+def _pool_whole_backward(grad: torch.Tensor, x: torch.Tensor, dims: int) -> torch.Tensor:
+    if dims == 3:
+        return torch.ops.aten.avg_pool3d_backward(grad, x, list(x.shape[-3:]), [], [0], False, True, None)
+    if dims == 2:
+        return torch.ops.aten.avg_pool2d_backward(grad, x, list(x.shape[-2:]), [], [0], False, True, None)
+    return _pool_whole_backward(grad.unsqueeze(-2), x.unsqueeze(-2), 2).squeeze(-2)
 
 
 def _define_whole_pool(library: torch.library.Library) -> Any:
-    """``avg_pool`` of contiguous tensors with a window that is all of the last dimensions."""
+    """``avg_pool`` of contiguous tensors with a window that is all of the last dimensions, and its gradient: each is
+    linear, and has the other for a gradient. As torch's, the gradient gets the tensor, which is saved: whoever writes
+    to it meanwhile, or goes back twice, is told."""
     library.define("avg_pool_whole(Tensor self, int dims) -> Tensor")
     library.impl("avg_pool_whole", _pool_whole, "CompositeExplicitAutograd")
+    library.define("avg_pool_whole_backward(Tensor grad, Tensor self, int dims) -> Tensor")
+    library.impl("avg_pool_whole_backward", _pool_whole_backward, "CompositeExplicitAutograd")
+    forward, backward = f"{NAMESPACE}::avg_pool_whole", f"{NAMESPACE}::avg_pool_whole_backward"
 
     def fake(x: torch.Tensor, dims: int) -> torch.Tensor:
         return x.new_empty((*x.shape[:-dims], *[1] * dims))
 
-    torch.library.register_fake(f"{NAMESPACE}::avg_pool_whole", fake, lib=library)
+    def keep(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.save_for_backward(inputs[0])
+        ctx.dims = inputs[1]
+
+    def keep_dims(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.dims = inputs[2]
+
+    def gradient(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        return torch.ops.dynamo_lite.avg_pool_whole_backward(grad, ctx.saved_tensors[0], ctx.dims), None
+
+    def second(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        return torch.ops.dynamo_lite.avg_pool_whole(grad, ctx.dims), None, None
+
+    torch.library.register_fake(forward, fake, lib=library)
+    torch.library.register_fake(backward, lambda grad, x, dims: x.new_empty(x.shape), lib=library)
+    torch.library.register_autograd(forward, gradient, setup_context=keep, lib=library)
+    torch.library.register_autograd(backward, second, setup_context=keep_dims, lib=library)
     return torch.ops.dynamo_lite.avg_pool_whole.default
 
 

@@ -38,10 +38,10 @@ def largest(tx: Tracer, dims: int, given: dict[str, VariableTracker]) -> Variabl
 
 
 def _mean(tx: Tracer, dims: int, given: dict[str, VariableTracker]) -> VariableTracker | None:
-    """``avg_pool`` likewise. A mean would add up in another order, so that the graph has torch's pooling, by an operator
-    that transforms know nothing of: ``jvp`` would take it for a constant."""
+    """``avg_pool`` likewise. A mean would add up in another order, so that the graph has torch's pooling, by an
+    operator that transforms know nothing of: ``jvp`` would take it for a constant."""
     x = _pooled(tx, dims, given) if not tx.output.parts else None
-    if x is None or x.fake.requires_grad and torch.is_grad_enabled():
+    if x is None:
         return None
     (operator,) = operators()["avg_pool_whole"]
     return call_in_graph(tx, operator, [x, ConstantVariable(dims)], {})

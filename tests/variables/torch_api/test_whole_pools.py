@@ -53,6 +53,37 @@ def test_gradients_of_maxima(name: str, dtype: torch.dtype) -> None:
     assert dynamo_lite.metrics()["graphs"] == 1
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
+@pytest.mark.parametrize("name", [name for name in POOLS if name.startswith("mean")])
+def test_gradients_of_means(name: str, backend: str) -> None:
+    dims, pool = POOLS[name]
+    compiled = dynamo_lite.compile(pool, backend=backend, dynamic=True)
+    for n in (6, 5, 9, 8):
+        x = torch.randn(2, 3, *range(n, n + dims), requires_grad=True)
+        got, want = compiled(x), pool(x)
+        weights = torch.randn_like(want)
+        weights[0, 0] = -0.0
+        (mine,), (eagers,) = (torch.autograd.grad(y, x, weights, retain_graph=True) for y in (got, want))
+        assert torch.equal(mine.view(torch.int32), eagers.view(torch.int32)) and mine.stride() == eagers.stride()
+    assert dynamo_lite.metrics()["graphs"] == 1
+    seconds = []
+    for call in (compiled, pool):
+        y = call(x)
+        (first,) = torch.autograd.grad((y * y).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad((first * first).sum(), x)
+        seconds.append(second)
+        y = call(x)
+        y.sum().backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            y.sum().backward()
+        z = x * 1
+        y = call(z)
+        z.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+    torch.testing.assert_close(*seconds)
+
+
 OTHERS: dict[str, Callable[[torch.Tensor], object]] = {
     "a part": lambda x: F.avg_pool2d(x, (x.size(2), 1)),
     "half": lambda x: F.max_pool2d(x, x.size(2) // 2),
