@@ -73,10 +73,10 @@ class Classes(Part):
             what = f"{value.__qualname__}.{name}, which {type(value).__qualname__}.__getattribute__ looks up"
             unsupported("unsupported_attribute", what)
         meta = tx.classes.lookup(type(value), name, NO_ATTRIBUTE)
-        if name == "__dict__":
-            unsupported("unsupported_attribute", f"{value.__qualname__}.{name}")
         if self._goes_first(meta, f"{value.__qualname__}.{name}"):
             return self._of_metaclass(cls, name, meta)
+        if name == "__dict__":
+            unsupported("unsupported_attribute", f"{value.__qualname__}.{name}")
         if name == "__annotations__" and is_made_by_python(value):
             return tx.values.wrap_at(value.__annotations__, AttrSource(class_source(value), name))
         if name in _CLASS_FACTS:
