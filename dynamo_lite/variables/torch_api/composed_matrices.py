@@ -70,7 +70,8 @@ def _fill_diagonal(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker
     """ATen/native/Fill.cpp: a view of the elements, which is filled, and in a matrix that is longer than wide another
     one of those that come further down, if they are asked for."""
     given: dict[str, Any] = {**dict(zip(("self", "fill_value", "wrap"), args)), **kwargs}
-    x, value, wrap = given.get("self"), given.get("fill_value"), given.get("wrap", ConstantVariable(False))
+    x, value = given.get("self"), given.get("fill_value", ConstantVariable(None))
+    wrap = given.get("wrap", ConstantVariable(False))
     known = len(args) + len(kwargs) == len(given) and given.keys() <= {"self", "fill_value", "wrap"}
     if not known or not isinstance(x, TensorVariable) or tx.output.overrides.active() or not (
             x.fake._has_symbolic_sizes_strides and _is_number(value) and type(wrap) is ConstantVariable):
@@ -78,7 +79,7 @@ def _fill_diagonal(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker
     size = x.fake.shape
     if x.fake.dim() < 2 or x.fake.dim() > 2 and not all(n == size[0] for n in size[1:]) or type(wrap.value) is not bool:
         return record(tx, "call_method", "fill_diagonal_", list(args), kwargs)
-    diagonal = tx.call_method(x, "diagonal", [])
+    diagonal: Any = tx.call_method(x, "diagonal", [])
     while diagonal.fake.dim() > 1:
         diagonal = tx.call_method(diagonal, "diagonal", [*map(ConstantVariable, (0, 0, -1))])
     tx.call_method(diagonal, "fill_", [value])
@@ -98,6 +99,6 @@ def _further_down(tx: Tracer, x: TensorVariable) -> VariableTracker:
         x, "as_strided", [tx.values.new_sequence(tuple, [count]), tx.values.new_sequence(tuple, [stride]), offset])
 
 
-def _is_number(value: VariableTracker | None) -> bool:
+def _is_number(value: VariableTracker) -> bool:
     return isinstance(value, SymbolicIntVariable) or (
         type(value) is ConstantVariable and type(value.value) in (int, float, bool))
