@@ -20,10 +20,8 @@ def chunked_vmap(
     mapped = torch.vmap(func, in_dims, out_dims, randomness)
 
     def in_chunks(*args: Any, **kwargs: Any) -> Any:
-        if isinstance(in_dims, int) and isinstance(out_dims, int) and len(args) == 1 and isinstance(args[0], torch.Tensor):
-            parts = [mapped(part, **kwargs) for part in args[0].split(chunk_size, in_dims)]
-            if all(isinstance(part, torch.Tensor) for part in parts):
-                return torch.cat(parts, out_dims)
+        if isinstance(in_dims, int) and len(args) == 1 and isinstance(args[0], torch.Tensor):
+            return _joined([mapped(part, **kwargs) for part in args[0].split(chunk_size, in_dims)], out_dims)
         leaves, spec = pytree.tree_flatten(args)
         dims = pytree._broadcast_to_and_flatten(list(in_dims) if isinstance(in_dims, tuple) else in_dims, spec)
         if dims is None:
@@ -36,10 +34,16 @@ def chunked_vmap(
             part = [leaf if dim is None else leaf.narrow(dim, start, min(chunk_size, size - start))
                     for leaf, dim in zip(leaves, dims)]
             made.append(mapped(*pytree.tree_unflatten(part, spec), **kwargs))
-        results = [pytree.tree_leaves(one) for one in made]
-        form = pytree.tree_structure(made[0])
-        places = pytree._broadcast_to_and_flatten(out_dims, form)
-        joined = [torch.cat(list(column), dim=dim) for column, dim in zip(zip(*results), places or ())]
-        return pytree.tree_unflatten(joined, form)
+        return _joined(made, out_dims)
 
     return in_chunks
+
+
+def _joined(made: list[Any], out_dims: Any) -> Any:
+    """What the function gives for the whole batch, of what it gave for its chunks."""
+    if isinstance(out_dims, int) and isinstance(made[0], torch.Tensor):
+        return torch.cat(made, out_dims)
+    form = pytree.tree_structure(made[0])
+    columns = zip(*[pytree.tree_leaves(one) for one in made])
+    places = pytree._broadcast_to_and_flatten(out_dims, form) or ()
+    return pytree.tree_unflatten([torch.cat(list(column), dim=dim) for column, dim in zip(columns, places)], form)

@@ -269,7 +269,8 @@ torch.testing.assert_close(got, f(x))
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_chunks_of_structures(backend):
     def function(x):
-        return torch.vmap(lambda v, w: {"a": v * w["b"], "c": (v.sum(), v)}, in_dims=(0, None), chunk_size=2)(x, {"b": W})
+        body = lambda v, w: {"a": v * w["b"], "c": (v.sum(), v)}
+        return torch.vmap(body, in_dims=(0, None), chunk_size=2)(x, {"b": W})
 
     x = torch.randn(5, 3)
     for _ in range(2):
