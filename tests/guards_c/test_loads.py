@@ -183,6 +183,27 @@ def test_load_weakref():
             loaded(dead, "load_weakref", 0)
 
 
+@pytest.mark.parametrize("deleted", [(), (0,), (3,), (8, 9), (9,), (0, 4, 9), range(9), range(1, 10)])
+@pytest.mark.parametrize("made", ["dict", "attributes", "refilled"])
+def test_load_dict_entries_where_some_were_deleted(made, deleted):
+    """The table has holes then, until it is made anew."""
+    class Plain:
+        pass
+
+    owner = Plain()
+    d = vars(owner) if made == "attributes" else {}
+    for i in range(10):
+        d[f"k{i}"] = i
+    for i in deleted:
+        del d[f"k{i}"]
+    if made == "refilled":
+        d["new"] = 11
+    assert [loaded(d, "load_dict_key", 0, i) for i in range(len(d))] == list(d)
+    assert [loaded(d, "load_dict_value", 0, i) for i in range(len(d))] == list(d.values())
+    with pytest.raises(KeyError):
+        loaded(d, "load_dict_value", 0, len(d))
+
+
 @pytest.mark.parametrize("cls", [dict, collections.OrderedDict])
 def test_load_dict_key(cls):
     d = cls([("a", 1), ("b", 2), ("c", 3)])

@@ -1,6 +1,27 @@
 /* Checks of dicts and loads from them. What they have found out, a step's memo keeps for as long as the dict is in that state. */
 #include "dicts.h"
 
+/* Entry number `position` of a dict in the order of its table, as borrowed references. The cursor of PyDict_Next is a place in
+ * the table, and each place below the number of entries has one if none lies beyond: an optimizer's state would be walked
+ * through from its beginning for each of its entries otherwise. */
+static int
+entry_at(PyObject *dict, Py_ssize_t position, PyObject **key, PyObject **value)
+{
+    Py_ssize_t size = PyDict_GET_SIZE(dict);
+    if (position >= size) {
+        return 0;
+    }
+    Py_ssize_t beyond = size;
+    Py_ssize_t cursor = PyDict_Next(dict, &beyond, key, value) ? 0 : position;
+    Py_ssize_t steps = cursor == position ? 0 : position;
+    while (PyDict_Next(dict, &cursor, key, value)) {
+        if (steps-- == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Key number `position` in the order that Python iterates; a new reference. NULL without an exception: there is none. */
 PyObject *
 guard_dict_key_at(PyObject *dict, Py_ssize_t position)
@@ -19,14 +40,22 @@ guard_dict_key_at(PyObject *dict, Py_ssize_t position)
         Py_XDECREF(iterator);
         return key;
     }
-    Py_ssize_t cursor = 0;
-    PyObject *key;
-    while (PyDict_Next(dict, &cursor, &key, NULL)) {
-        if (position-- == 0) {
-            return Py_NewRef(key);
-        }
+    PyObject *key, *value;
+    return entry_at(dict, position, &key, &value) ? Py_NewRef(key) : NULL;
+}
+
+/* The value of key number `position`; a new reference. NULL without an exception: there is none. */
+PyObject *
+guard_dict_value_at(PyObject *dict, Py_ssize_t position)
+{
+    PyObject *key, *value;
+    if (PyODict_Check(dict)) {
+        key = guard_dict_key_at(dict, position);
+        value = key == NULL ? NULL : PyDict_GetItemWithError(dict, key);
+        Py_XDECREF(key);
+        return Py_XNewRef(value);
     }
-    return NULL;
+    return entry_at(dict, position, &key, &value) ? Py_NewRef(value) : NULL;
 }
 
 static int

@@ -152,12 +152,8 @@ run_load(Step *step, PyObject *const *reg, const GuardFrame *frame)
     case OP_LOAD_SIZE:
     case OP_LOAD_STRIDE:
         return guard_load_size(src, step->i1, step->op == OP_LOAD_STRIDE);
-    case OP_LOAD_DICT_VALUE: {
-        PyObject *key = PyDict_Check(src) && step->i1 >= 0 ? guard_dict_key_at(src, step->i1) : NULL;
-        PyObject *value = key == NULL ? NULL : dict_get(src, key);
-        Py_XDECREF(key);
-        return value;
-    }
+    case OP_LOAD_DICT_VALUE:
+        return PyDict_Check(src) && step->i1 >= 0 ? guard_dict_value_at(src, step->i1) : NULL;
     default:
         Py_UNREACHABLE();
     }

@@ -137,6 +137,7 @@ int guard_none_of_others(PyObject *const *registers, const int32_t *which, Py_ss
 /* dicts.c */
 PyObject *guard_find_dict_item(PyObject *dict, Step *step);
 PyObject *guard_dict_key_at(PyObject *dict, Py_ssize_t position);
+PyObject *guard_dict_value_at(PyObject *dict, Py_ssize_t position);
 int guard_dict_keys_are(PyObject *dict, Step *step);
 int guard_no_hooks(PyObject *obj, Step *step);
 

@@ -1,5 +1,7 @@
 """Compiled optimizer steps: one graph, no breaks, eager's numbers, no compile for each step."""
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
@@ -344,3 +346,35 @@ def test_lists_that_eager_refuses(call):
         with pytest.raises(RuntimeError) as ours:
             compiled(x, n)
         assert str(ours.value).split("\n")[0] == str(theirs.value).split("\n")[0] and x.tolist() == [1, 1, 1]
+
+
+def test_pairs_of_models_and_optimizers_share_a_compile_and_end():
+    """A state is a dict keyed by parameters: which of the step's parameters a key is counts, not which object."""
+    @dynamo_lite.compile(backend="aot_eager")
+    def step(model, optimizer, x):
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    ends = []
+    for turn in range(4):
+        model = nn.Linear(3, 2)
+        optimizer = optim.Adam(model.parameters(), lr=0.1)
+        twin = copy.deepcopy(model)
+        plain = optim.Adam(twin.parameters(), lr=0.1)
+        with dynamo_lite.config.patch(error_on_recompile=turn > 0):
+            for _ in range(3):
+                x = torch.randn(4, 3)
+                got = step(model, optimizer, x)
+                loss = twin(x).square().mean()
+                loss.backward()
+                plain.step()
+                plain.zero_grad()
+                torch.testing.assert_close(got, loss.detach())
+        torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
+        ends.append(weakref.ref(model.weight))
+        del model, optimizer
+    gc.collect()
+    assert not any(end() is not None for end in ends)
