@@ -9,6 +9,8 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.scheduler.empty_memory import sizes_to_ask
 
+pytestmark = pytest.mark.by_turns(3)
+
 PROGRAMS = {
     "one": lambda x: x.log2(),
     "two": lambda x: (x.square(), x + 1),

@@ -10,6 +10,8 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Builder
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, positions_ascend
 
+pytestmark = pytest.mark.by_turns(3)
+
 
 def accumulate(position, dtype=torch.float32):
     return Accumulate("a", "argmax", Builder().load("x", 0, dtype), position)

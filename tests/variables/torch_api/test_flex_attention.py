@@ -11,6 +11,8 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import dynamo_lite
 
+pytestmark = pytest.mark.by_turns(3)
+
 BACKENDS = ["eager", "inductor_lite"]
 SLOPES = torch.tensor([0.5, 0.25, 0.125, 0.0625])
 PARTS = torch.tensor([0] * 20 + [1] * 30 + [2] * 14)
