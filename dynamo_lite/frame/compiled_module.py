@@ -99,7 +99,7 @@ def _forwarded(function: Callable[..., Any]) -> Callable[..., Any]:
     """A special method that applies an operator to the original; a result that is the original is the compiled one."""
 
     def method(self: CompiledModule, *operands: Any) -> Any:
-        made = function(self._orig_mod, *operands)
+        made = function(self._orig_mod, *(o._orig_mod if type(o) is CompiledModule else o for o in operands))
         return self if made is self._orig_mod else made
 
     return method

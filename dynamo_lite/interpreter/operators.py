@@ -19,7 +19,9 @@ from ..variables.containers.user_keys import UserKey
 from ..variables.finalization import frame_values, held_by
 from ..variables.functions.functions import FunctionVariable
 from ..variables.identity import IdentityVariable, number_of
+from ..variables.numbers.scalars import NUMBERS, ScalarVariable
 from ..variables.objects.classes import NO_ATTRIBUTE, derives
+from ..variables.objects.enums import EnumVariable
 from ..variables.objects.objects import ObjectVariable
 from ..variables.tensors.tensor import TensorVariable
 from .part import Part
@@ -103,13 +105,27 @@ class Operators(Part):
         if derived or beside and left.own_comparison(self.tx, op) is None:
             attempts.reverse()
         for owner, other, symbol in attempts:
-            result = owner.compare(self.tx, symbol, content_beside(owner, other))
+            result = owner.compare(self.tx, symbol, self._beside(owner, other))
             if result is not None:
                 return result
         if op in ("==", "!="):
             return ConstantVariable(self.is_same(left, right) == (op == "=="))
         kinds = f"{type_name(left_type)!r} and {type_name(right_type)!r}"
         self.tx.raise_error(TypeError, f"{op!r} not supported between instances of {kinds}")
+
+    def _beside(self, owner: VariableTracker, other: VariableTracker) -> VariableTracker:
+        """`other` as the comparisons of `owner` see it. A number of the graph knows those of plain types alone: one of
+        a class that is derived from them is compared by what it holds."""
+        cls = other.python_type()
+        if not isinstance(owner, ScalarVariable) or isinstance(other, ScalarVariable) or cls in NUMBERS or not (
+                issubclass(cls, (int, float))):
+            return content_beside(owner, other)
+        if isinstance(other, EnumVariable):
+            other.check_plain(self.tx, texts=False)
+            return ConstantVariable(int.__int__(other.value) if issubclass(cls, int) else float.__float__(other.value))
+        if other.content is None:
+            owner.refuse(f"a comparison with {other.describe()}")
+        return other.content
 
     def same_or_equal(self, left: VariableTracker, right: VariableTracker) -> bool:
         """``left is right or left == right``, the comparison of containers."""
@@ -253,7 +269,6 @@ class Operators(Part):
 
 # Sequences written in C whose own concatenation is asked last.
 _CONCATENATED = (list, tuple, str, bytes, collections.deque)
-
 
 
 

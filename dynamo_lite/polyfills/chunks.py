@@ -26,8 +26,9 @@ def chunked_vmap(
         dims = pytree._broadcast_to_and_flatten(list(in_dims) if isinstance(in_dims, tuple) else in_dims, spec)
         if dims is None:
             return mapped(*args, **kwargs)  # says what does not fit
-        size = next((leaf.size(dim) for leaf, dim in zip(leaves, dims) if dim is not None), 0)
-        if size <= chunk_size:
+        sizes = [leaf.size(dim) for leaf, dim in zip(leaves, dims) if dim is not None]
+        size = sizes[0] if sizes else 0
+        if size <= chunk_size or any(other != size for other in sizes):
             return mapped(*args, **kwargs)
         made = []
         for start in range(0, size, chunk_size):

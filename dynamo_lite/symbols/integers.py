@@ -85,7 +85,8 @@ class FloorDiv(Division):
         if inner is None:
             return None
         if isinstance(self.divisor, int):
-            return floordiv(inner[0], self.divisor), floordiv(inner[1], self.divisor)
+            low, high = inner if self.divisor > 0 else inner[::-1]
+            return floordiv(low, self.divisor), floordiv(high, self.divisor)
         quotient, rest = _split(inner[1], self.divisor)
         if _maybe_negative(inner[0]) or not isinstance(rest, int) or not always_positive(self.divisor):
             return None
@@ -112,7 +113,7 @@ class Mod(Division):
         return mod(x, divisor)
 
     def bounds(self) -> tuple[Index, Index] | None:
-        return 0, add(self.divisor, -1)
+        return (0, add(self.divisor, -1)) if not isinstance(self.divisor, int) or self.divisor > 0 else None
 
     def least(self) -> int | None:
         return 0 if always_positive(self.divisor) else None

@@ -1,6 +1,7 @@
 """Numbers that come out of tensors, kept in the graph: values and types, graphs, recompiles, gradients, breaks."""
 from __future__ import annotations
 
+import enum
 import math
 from typing import Any
 
@@ -270,3 +271,29 @@ def test_an_unused_operation_with_a_number_that_changes_raises(unused, backend):
 
     for n in (1, 1, 2, 2, 0, 3, 0):
         assert run(compiled, n) == run(scope["f"], n)
+
+
+class Three(enum.IntEnum):
+    THREE = 3
+
+
+class Half(float, enum.Enum):
+    HALF = 1.5
+
+
+class Own(float):
+    pass
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+def test_numbers_of_derived_classes_compare_by_value(backend: str) -> None:
+    def fn(x: torch.Tensor, n: float) -> tuple[object, ...]:
+        at = x.argmax().item()
+        return (at == Three.THREE, at != Three.THREE, Three.THREE == at, at < Three.THREE, at == Own(3), n == Half.HALF,
+                Half.HALF != n, n == Own(1.5), n < Own(2.0), x * n)
+
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    for n in (1.5, 0.5, 1.5, 2.5):
+        x = torch.tensor([0.0, 1.0, 2.0, 9.0]) * n
+        assert same(compiled(x, n), fn(x, n))
+        assert same(compiled(-x, n), fn(-x, n))
