@@ -128,6 +128,7 @@ class _Run:
         self._aten = aten
         self._scopes = scopes
         self._dying = _dying(aten)
+        self._versions = aten.versions
         detach = scopes.get("no_grad", False)
         results = [Result(r, detach and isinstance(r, OutputAlias) and isinstance(r.base, InputOutput))
                    for r in aten.outputs]
@@ -159,7 +160,10 @@ class _Run:
             elif node.op == "call_function":
                 given = self._arguments[node]
                 args, kwargs = map_arg(at_sizes(given, sizes) if sizes else given, values.__getitem__)
-                values[node] = node.target(*args, **kwargs)
+                if node.target is torch.ops.aten.copy_.default:  # to an input
+                    values[node] = ops.overwrite(*args, self._versions[node.args[0].name])
+                else:
+                    values[node] = node.target(*args, **kwargs)
             for dead in self._dying.get(node, ()):
                 del values[dead]
         return tuple(values[node] for node in self._aten.values)

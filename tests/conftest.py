@@ -77,3 +77,10 @@ def _nothing_compiled():
     # Which tests share a process changes from run to run: what one leaves behind would fail another now and then.
     changed = process_state.changes(before, process_state.taken())
     assert not changed, f"the test has changed what later tests see: {'; '.join(changed)}"
+
+
+@pytest.fixture
+def guards_alone():
+    """With fullgraph, what guards can't hold is an error."""
+    with dynamo_lite.config.patch(capture_with_fullgraph=False):
+        yield

@@ -13,19 +13,7 @@ from dynamo_lite import config, exc, graph_break, log
 from dynamo_lite.break_kinds import BREAK_KINDS
 from dynamo_lite.interpreter.registry import HANDLERS
 
-
-@pytest.fixture(autouse=True)
-def fresh():
-    dynamo_lite.reset()
-    yield
-    dynamo_lite.reset()
-
-
-@pytest.fixture(autouse=True)
-def guards_alone():
-    """With fullgraph, what guards can't hold is an error."""
-    with config.patch(capture_with_fullgraph=False):
-        yield
+pytestmark = pytest.mark.usefixtures("guards_alone")
 
 
 def compiled(f, **options):

@@ -33,13 +33,6 @@ class Graphs:
         return run
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    dynamo_lite.reset()
-    yield
-    dynamo_lite.reset()
-
-
 def test_compiled_code_runs_under_cprofile():
     graphs = Graphs()
     f, g = dynamo_lite.compile(whole, backend=graphs), dynamo_lite.compile(broken, backend=graphs)

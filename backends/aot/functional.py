@@ -36,10 +36,16 @@ class CannotFunctionalize(Exception):
 
 @dataclasses.dataclass(slots=True)
 class Storage:
-    """Memory shared by tensors. ``version`` counts writes."""
+    """Memory shared by tensors.
+
+    Attributes:
+        version: counts writes.
+        counted: counts those of which autograd hears, as they are not made through ``.data``.
+    """
 
     root: "Tracked"
     version: int = 0
+    counted: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,6 +130,7 @@ class Memory:
         """``t`` now has the value of ``node``, and so has, through it, everything that shares its memory."""
         node = self._exact(node, t.fake)
         chain = [(t, node)]
+        t.storage.counted += _shares_version(t)
         while (parent := t.parent) is not None:
             assert t.step is not None
             node = self._exact(self._scatter(self.read(parent), node, t, parent), parent.fake)
@@ -193,6 +200,17 @@ class Memory:
 def offset_in(t: Tracked, base: Tracked) -> Any:
     """Elements between the first element of ``base`` and that of ``t``."""
     return t.fake.storage_offset() - base.fake.storage_offset()
+
+
+def _shares_version(t: Tracked) -> bool:
+    """Whether a write to a tensor is a new version of the memory's first one, too. ``.data`` has a version of its own,
+    which tells it from ``detach()``; both are one operation to a dispatch mode."""
+    fake, root = t.fake, t.storage.root.fake
+    if fake.is_inference() or not any(step.target is aten.detach.default for step in chain_to_root(t)):
+        return True
+    before = root._version
+    torch._C._increment_version((fake,))
+    return root._version != before
 
 
 def chain_to_root(t: Tracked) -> list[ViewStep]:

@@ -95,9 +95,9 @@ class AtenGraph:
         return [node for node in self.graph.nodes if node.op == "placeholder"]
 
     @property
-    def uncounted(self) -> frozenset[str]:
-        """The inputs whose version stays as it is, though they are written."""
-        return frozenset(node.name for node in self.placeholders if node.meta.get("uncounted"))
+    def versions(self) -> dict[str, int]:
+        """How many new versions autograd is to see of each input that is written."""
+        return {node.name: node.meta["versions"] for node in self.placeholders if "versions" in node.meta}
 
     @property
     def values(self) -> tuple[torch.fx.Node, ...]:

@@ -36,7 +36,7 @@ class Written:
         input: its index.
         value: the index of the forward graph's value that is copied to it.
         differentiable: whether the program has written to it with grad mode on, so that the copy is, too.
-        writes: how often the program has written to it.
+        writes: how often the program has written to it, but for writes through ``.data``.
     """
 
     input: int

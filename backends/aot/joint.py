@@ -93,7 +93,7 @@ class JointGraph:
         none = LiteralOutput(None)
         unreached = tuple(i for i in self.requiring if self.gradient_recipes[i] == none)
         if len(unreached) == len(self.requiring):
-            # The results require grad as eager's do, whose formulas give none: there is an input behind them.
+            # No formula gives a gradient (`x.norm(0)`). Eager's results require one all the same, so one input stays.
             unreached = unreached[1:]
         results = with_formulas(self.results, self.sizes)
         return Interface(len(self.inputs), tuple((self.sizes.formulas(tuple(v.stride())), v.dtype) for v in values),
@@ -279,7 +279,7 @@ def _forward_part(
                 tracked = recorder.inputs[i]
                 assert tracked is not None
                 with_history = _has_new_history(inputs[i], edges[i])
-                written.append(Written(i, values.index(tracked), with_history, tracked.storage.version))
+                written.append(Written(i, values.index(tracked), with_history, tracked.storage.counted))
                 bases.append(inputs[i])
                 differentiable.append(with_history)
         else:

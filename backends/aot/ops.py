@@ -21,12 +21,24 @@ def copy_strided(x: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     return out.copy_(x)
 
 
+def overwrite(x: torch.Tensor, value: torch.Tensor, versions: int) -> torch.Tensor:
+    """Copies a value to an input, of which autograd is to see so many new versions: one for each write that the program
+    has made, none for those through ``.data``."""
+    if not versions:
+        x.data.copy_(value)
+        return x
+    x.copy_(value)
+    for _ in range(versions - 1):
+        torch.autograd.graph.increment_version(x)
+    return x
+
+
 def as_promised(x: torch.Tensor, stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """A copy of a library call's result in the layout that its metadata rule has promised, which is what kernels read.
     Another dtype is a fault of that rule: the log says so."""
     if x.dtype is not dtype and log.first_time("fallbacks", f"{x.dtype} for {dtype}"):
         log.artifact("fallbacks").warning("a library call gave %s, not %s, and is converted", x.dtype, dtype)
-    return torch.empty_strided(x.shape, stride, dtype=dtype, device=x.device).copy_(x)
+    return copy_strided(x.to(dtype), stride)
 
 
 def as_strided(x: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> torch.Tensor:

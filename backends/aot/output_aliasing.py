@@ -120,6 +120,7 @@ def write_back(
         tracked = inputs[i]
         assert tracked is not None
         place = next(node for n, node in enumerate(graph.nodes) if n == i)
+        place.meta["versions"] = tracked.storage.counted
         value = memory.read(tracked)
         if value is not place:
             pairs.append((place, value))
@@ -132,9 +133,6 @@ def write_back(
         have, fits = value.meta["val"], place.meta["val"]
         if (have.shape, have.dtype) != (fits.shape, fits.dtype):
             raise exc.InternalError(f"{place} of {tuple(fits.shape)} would be overwritten with {tuple(have.shape)}")
-        version = place.meta.get("version")
-        # Written through ``.data`` alone, which autograd does not hear of.
-        place.meta["uncounted"] = version is not None and version == fits._version
         node = graph.create_node("call_function", aten.copy_.default, (place, value))
         node.meta["val"] = place.meta["val"]
 

@@ -203,8 +203,6 @@ class Recorder(TorchDispatchMode):
                 raise CannotFunctionalize(f"{node.target} has other sizes after the graph than at its entry")
             mine = self.graph.placeholder(str(node.target))
             mine.meta.update(val=value, origin=node, static=bool(node.meta.get("static")))
-            if isinstance(value, torch.Tensor) and not value.is_inference():
-                mine.meta["version"] = value._version
             self.inputs.append(self.memory.add(value, mine) if isinstance(value, torch.Tensor) else None)
             self._insert_constants_after = mine
 

@@ -14,7 +14,7 @@ import torch
 from torch.fx import GraphModule
 
 from dynamo_lite import torch_versions
-from dynamo_lite.backends.aot import ambient
+from dynamo_lite.backends.aot import ambient, ops
 from dynamo_lite.backends.aot.call_sizes import at_sizes, has_formulas
 from dynamo_lite.backends.aot.double_backward import DoubleBackward, in_layout, is_wrapped
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
@@ -104,9 +104,7 @@ class Results:
 def _write(tensor: torch.Tensor, value: torch.Tensor, written: Written) -> None:
     """As the program's own writes, of which autograd knows the last result alone."""
     with torch.set_grad_enabled(written.differentiable):
-        tensor.copy_(value)
-        for _ in range(written.writes - 1):
-            torch.autograd.graph.increment_version(tensor)
+        ops.overwrite(tensor, value, written.writes)
 
 
 def _view(recipe: OutputAlias, values: tuple[Any, ...], inputs: tuple[Any, ...], detached: bool) -> torch.Tensor:

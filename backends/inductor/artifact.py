@@ -98,7 +98,7 @@ def write(aten: AtenGraph, program: Program, scopes: dict[str, bool], replays: b
         scopes: in which it runs, see ``write_wrapper``.
         replays: whether its calls are to be recorded, where that can be.
     """
-    program = dataclasses.replace(program, uncounted=aten.uncounted)
+    program = dataclasses.replace(program, versions=aten.versions)
     with log.phase("codegen"):
         wrapper = write_wrapper(program, aten.outputs, allocate=_runtime.can_allocate(), **scopes)
     counted = written_in_place(program)

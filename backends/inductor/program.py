@@ -145,7 +145,7 @@ class Program:
             index.
         libraries: C++ sources of libraries that ``source`` calls into.
         launches: whether kernels are Python functions that ``source`` defines, see ``Target``.
-        uncounted: inputs whose version stays as it is, though they are written.
+        versions: how many new versions autograd is to see of inputs that are written; 1 of those that are not named.
     """
 
     inputs: tuple[str, ...]
@@ -159,7 +159,7 @@ class Program:
     libraries: tuple[str, ...] = ()
     faults: tuple[tuple[type[Exception], str], ...] = ()
     launches: bool = False
-    uncounted: frozenset[str] = frozenset()
+    versions: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def check(self) -> None:
         """Raises AssertionError with the faulty step if an invariant of the module's docstring is broken."""

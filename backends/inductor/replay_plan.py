@@ -33,7 +33,7 @@ class ReplayPlan:
         copied: of those that are copied.
         numbers: of those that are no tensors.
         layouts: of tensors whose sizes or strides are symbols.
-        written: of those that the program writes.
+        written: of those that the program writes, as often as autograd is to see another version of them.
     """
 
     refusal: str
@@ -73,7 +73,7 @@ def plan_replay(aten_graph: AtenGraph, program: Program, scopes: dict[str, bool]
         copied=tuple(at for at in tensors if at not in fixed),
         numbers=tuple(at for at in range(len(nodes)) if at not in tensors),
         layouts=tuple(at for at in tensors if _is_symbolic(nodes[at].meta["val"])),
-        written=tuple(at for at in sorted(written) if not nodes[at].meta.get("uncounted")))
+        written=tuple(at for at in sorted(written) for _ in range(nodes[at].meta["versions"])))
 
 
 def _is_symbolic(value: torch.Tensor) -> bool:

@@ -75,21 +75,13 @@ class CompiledModule(torch.nn.Module):
     def __exit__(self, *error: Any) -> Any:
         return type(self._orig_mod).__exit__(self._orig_mod, *error)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        # Compiled code stays behind: what travels is the original.
-        return _reduce[0](self)
-
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return CompiledModule(copy.deepcopy(self._orig_mod, memo), self._hook)
 
 
-# How a compiled module is pickled, once that is said.
-_reduce: list[Callable[[CompiledModule], Any]] = []
-restore_by = _reduce.append
-
 _own = object.__getattribute__
 _OWN_NAMES = frozenset({
-    "_orig_mod", "_compiled_call", "_hook", "__class__", "__reduce_ex__", "__deepcopy__", "__dict__", "__setattr__",
+    "_orig_mod", "_compiled_call", "_hook", "__class__", "__deepcopy__", "__dict__", "__setattr__",
     "__delattr__",
 })
 

@@ -27,7 +27,7 @@ from ..bytecode.code_map import CodeMap
 from ..rules import torch_marks, trace_rules
 from ..rules.torch_marks import disables_all
 from ..runtime import collector, in_flight, signal_handlers
-from . import callers, changed_values, compiled_module, convert_frame, decide, request, stance, torch_compiler
+from . import callers, changed_values, convert_frame, decide, request, stance, torch_compiler
 from .callers import code_of
 from .compiled_module import CompiledModule
 from .request import Settings
@@ -301,15 +301,19 @@ def _reduced(compiled: _eval_frame.CompiledFunction) -> Any:
     return _restored, (below, _remembered(compiled.hook))
 
 
+def _reduced_module(module: CompiledModule) -> Any:
+    """Compiled code stays behind: what travels is the original, and the arguments."""
+    return _restored, (module._orig_mod, _remembered(module._hook))
+
+
 copyreg.pickle(_eval_frame.CompiledFunction, _reduced)
+copyreg.pickle(CompiledModule, _reduced_module)
 
 
 def _restore_module(module: torch.nn.Module) -> Any:
-    """By this name files know a compiled module that were written by version 0.1."""
+    """What pickles name that were made before the arguments travelled with the module."""
     return compile(module)
 
-
-compiled_module.restore_by(lambda module: (_restored, (module._orig_mod, _remembered(module._hook))))
 
 # What nn.Module does around forward is evaluated with the caller; when it runs in plain Python, forward is what to
 # capture.

@@ -19,7 +19,7 @@ from ..variables.containers.user_keys import UserKey
 from ..variables.finalization import frame_values, held_by
 from ..variables.functions.functions import FunctionVariable
 from ..variables.identity import IdentityVariable, number_of
-from ..variables.numbers.scalars import NUMBERS, ScalarVariable
+from ..variables.numbers.scalars import ScalarVariable
 from ..variables.objects.classes import NO_ATTRIBUTE, derives
 from ..variables.objects.enums import EnumVariable
 from ..variables.objects.objects import ObjectVariable
@@ -114,18 +114,13 @@ class Operators(Part):
         self.tx.raise_error(TypeError, f"{op!r} not supported between instances of {kinds}")
 
     def _beside(self, owner: VariableTracker, other: VariableTracker) -> VariableTracker:
-        """`other` as the comparisons of `owner` see it. A number of the graph knows those of plain types alone: one of
-        a class that is derived from them is compared by what it holds."""
-        cls = other.python_type()
-        if not isinstance(owner, ScalarVariable) or isinstance(other, ScalarVariable) or cls in NUMBERS or not (
-                issubclass(cls, (int, float))):
+        """`other` as the comparisons of `owner` see it: a number of the graph knows no members of enums."""
+        number = isinstance(owner, ScalarVariable) and isinstance(other, EnumVariable)
+        if not number or not issubclass(other.python_type(), (int, float)):
             return content_beside(owner, other)
-        if isinstance(other, EnumVariable):
-            other.check_plain(self.tx, texts=False)
-            return ConstantVariable(int.__int__(other.value) if issubclass(cls, int) else float.__float__(other.value))
-        if other.content is None:
-            owner.refuse(f"a comparison with {other.describe()}")
-        return other.content
+        other.check_plain(self.tx, texts=False)
+        cls = int if issubclass(other.python_type(), int) else float
+        return ConstantVariable(self.tx.run_python(getattr(cls, f"__{cls.__name__}__"), other.constant()))
 
     def same_or_equal(self, left: VariableTracker, right: VariableTracker) -> bool:
         """``left is right or left == right``, the comparison of containers."""
@@ -270,12 +265,11 @@ class Operators(Part):
 # Sequences written in C whose own concatenation is asked last.
 _CONCATENATED = (list, tuple, str, bytes, collections.deque)
 
-
-
 def content_beside(owner: VariableTracker, other: VariableTracker) -> VariableTracker:
     """An operand as a builtin's own operators see it: what an object holds that is one, too."""
     content = other.content
     alike = any(isinstance(owner, kind) and isinstance(content, kind) for kind in (BUILTIN_CONTENT, ConstantVariable))
+    alike |= isinstance(owner, ScalarVariable) and isinstance(content, ConstantVariable)
     return content if alike and content is not None else other
 
 

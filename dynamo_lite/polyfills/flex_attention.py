@@ -116,10 +116,10 @@ def no_notes(annotation: dict[str, Any]) -> Iterator[None]:
     yield
 
 
-def nothing(*args: Any, **kwargs: Any) -> None:
-    """What the program tells torch's compiler of the sizes of a tensor at hand: here it has no effect on them."""
+def mark_static(t: Tensor, index: Any = None) -> None:
+    """``torch._dynamo.mark_static`` of a tensor that is traced: what its sizes are is settled by then."""
 
 
-stands_in_for(traceback.annotate)(no_notes)
-row(Rule.STAND_IN, "torch._dynamo.decorators:mark_static", "torch._dynamo.decorators:mark_dynamic",
-    "torch._dynamo.decorators:maybe_mark_dynamic", calls=nothing)
+# In plain Python, behind a break, both do what torch has them do.
+row(Rule.SUBSTITUTED, traceback.annotate, calls=no_notes)
+row(Rule.SUBSTITUTED, "torch._dynamo.decorators:mark_static", calls=mark_static)

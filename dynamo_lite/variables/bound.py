@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .protocols import Codegen, Tracer
 
 
-
 class BoundMethodVariable(VariableTracker):
     """A method of a builtin value that has been read but not called yet."""
 

@@ -6,17 +6,8 @@ import torch
 import torch.nn.functional as F
 
 import dynamo_lite
-from dynamo_lite import config
 
 pytestmark = pytest.mark.by_turns(3)
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    dynamo_lite.reset()
-    with config.patch(cache_sizes=False):
-        yield
-    dynamo_lite.reset()
 
 
 def signals(n):

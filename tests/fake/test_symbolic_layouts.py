@@ -3,15 +3,6 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite import config
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    dynamo_lite.reset()
-    with config.patch(cache_sizes=False):
-        yield
-    dynamo_lite.reset()
 
 
 def rotated(q, cos):

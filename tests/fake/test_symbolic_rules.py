@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 
 import dynamo_lite
-from dynamo_lite import config
 
 SIZES = (6, 8, 9, 5, 7, 11)
 FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -52,14 +51,6 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
 torch.manual_seed(0)
 MULTIHEAD = torch.nn.MultiheadAttention(4, 2, batch_first=True)
 ENCODER = torch.nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    dynamo_lite.reset()
-    with config.patch(cache_sizes=False):
-        yield
-    dynamo_lite.reset()
 
 
 def _parts(found: Any) -> list[torch.Tensor]:

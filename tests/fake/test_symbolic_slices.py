@@ -10,14 +10,6 @@ from dynamo_lite import config, log
 ENDS = (None, 0, 3, 5, 9, -3, -5, -9)
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    dynamo_lite.reset()
-    with config.patch(cache_sizes=False):
-        yield
-    dynamo_lite.reset()
-
-
 def layout(x):
     return x.tolist(), x.shape, x.stride(), x.storage_offset()
 

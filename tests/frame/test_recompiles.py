@@ -13,13 +13,6 @@ from dynamo_lite import config, exc, log
 from dynamo_lite._eval_frame import entries
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    dynamo_lite.reset()
-    yield
-    dynamo_lite.reset()
-
-
 def texts(caplog, name):
     return [r.getMessage() for r in caplog.records if r.name == f"dynamo_lite.{name}"]
 

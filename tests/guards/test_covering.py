@@ -1,21 +1,12 @@
 """Whether one entry's guards admit all calls of another's."""
 from __future__ import annotations
 
-import pytest
 import torch
 
 import dynamo_lite
 from dynamo_lite import config, log
 from dynamo_lite._eval_frame import entries
 from dynamo_lite.guards.covering import GuardFacts, covers
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    dynamo_lite.reset()
-    with config.patch(cache_sizes=False):
-        yield
-    dynamo_lite.reset()
 
 
 def facts(fn):

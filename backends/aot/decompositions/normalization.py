@@ -18,7 +18,7 @@ def batch_norm_effects(
     if not training or running_mean is None or running_var is None:
         return NotImplemented
     return aten._native_batch_norm_legit.default(
-        input, weight, bias, running_mean, running_var, True, momentum, eps)
+        input, weight, bias, running_mean.data, running_var.data, True, momentum, eps)
 
 
 def batch_norm_inference(
@@ -69,8 +69,9 @@ def batch_norm_training(
     var, mean = torch.var_mean(x, dims, correction=0)
     inverse = 1 / (var + eps).sqrt()
     if running_mean is not None and running_var is not None:
-        running_mean.copy_(mean * momentum + running_mean.to(wide) * (1 - momentum))
-        running_var.copy_(var * (momentum * count / (count - 1)) + running_var.to(wide) * (1 - momentum))
+        # As eager's kernel does, which gives the statistics no new version.
+        running_mean.data.copy_(mean * momentum + running_mean.to(wide) * (1 - momentum))
+        running_var.data.copy_(var * (momentum * count / (count - 1)) + running_var.to(wide) * (1 - momentum))
     saved = mean.to(parameters), inverse.to(parameters)
     mean, inverse = (s.to(wide) for s in saved)  # as they are saved, eager uses them
     factor = inverse if weight is None else inverse * weight.to(wide)

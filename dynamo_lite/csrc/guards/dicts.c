@@ -1,9 +1,11 @@
 /* Checks of dicts and loads from them. What they have found out, a step's memo keeps for as long as the dict is in that state. */
 #include "dicts.h"
 
-/* Entry number `position` of a dict in the order of its table, as borrowed references. The cursor of PyDict_Next is a place in
- * the table, and each place below the number of entries has one if none lies beyond: an optimizer's state would be walked
- * through from its beginning for each of its entries otherwise. */
+/* Entry number `position` of a dict in the order of its table, as borrowed references.
+ *
+ * The cursor of PyDict_Next is an index into the table of entries (Objects/dictobject.c, _PyDict_Next), in which deleted entries
+ * leave holes. A dict of n entries with none at an index of n or beyond has no hole, so that the index is the position, and the
+ * walk from the first entry is left out: a guard program asks for each entry of an optimizer's state. */
 static int
 entry_at(PyObject *dict, Py_ssize_t position, PyObject **key, PyObject **value)
 {

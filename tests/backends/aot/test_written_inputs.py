@@ -373,6 +373,49 @@ def test_writes_through_data_are_no_new_version(backend):
     torch.testing.assert_close(got, want)
 
 
+WRITES = {
+    "one": lambda x: x.add_(1),
+    "two": lambda x: (x.mul_(2), x.add_(1)),
+    "parts and the whole": lambda x: (x.mul_(2), x.view(-1).add_(1), x[0].zero_()),
+    "in a loop": lambda x: [x.mul_(1.1) for _ in range(5)],
+    "diagonal": lambda x: x.fill_diagonal_(3.0),
+    "dropout": lambda x: F.dropout(x, 0.5, True, True),
+    "foreach": lambda x: torch._foreach_add_([x], 1.0),
+    "foreach of products": lambda x: torch._foreach_addcmul_([x], [x * 2], [x * 3]),
+    "item": lambda x: x.__setitem__((slice(None), 0), 2.0),
+    "out": lambda x: torch.sin(x * 1, out=x),
+    "detached": lambda x: x.detach().add_(1),
+    "by data": lambda x: x.data.add_(1),
+    "by data and itself": lambda x: (x.data.add_(1), x.add_(2)),
+    "by a view of data": lambda x: x.data.t()[0].add_(1),
+    "statistics": lambda x: F.batch_norm(torch.arange(20.0).view(5, 4), x[0], x[1], training=True),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
+@pytest.mark.parametrize("grad", [None, False, True])
+@pytest.mark.parametrize("write", WRITES)
+def test_versions_are_those_of_the_programs_writes(write, grad, backend):
+    """Autograd refuses a backward pass by them. With `grad` the input has a history, and is written with grad mode on
+    or off."""
+    def function(x):
+        WRITES[write](x)
+        return x * 2
+
+    def run(function):
+        x = torch.rand(4, 4)
+        x = x if grad is None else x.requires_grad_() * 1
+        with torch.set_grad_enabled(grad is not False):
+            function(x)
+        return x._version
+
+    try:
+        want = run(function)
+    except RuntimeError:
+        pytest.skip("eager refuses it under autograd")
+    assert run(dynamo_lite.compile(function, backend=backend)) == want
+
+
 @pytest.mark.parametrize("layout", [lambda w: w.expand(4, 3), lambda w: w.repeat(5).as_strided((4, 3), (2, 1))])
 def test_gradients_of_views_of_inputs_that_overlap(layout):
     def function(x):

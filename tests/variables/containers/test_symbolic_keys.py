@@ -8,16 +8,6 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite import config
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    dynamo_lite.reset()
-    with config.patch(cache_sizes=False):
-        yield
-    dynamo_lite.reset()
-
 
 TABLE = {5: 2.0, 6: 3.0, "else": 4.0, None: 1.0}
 

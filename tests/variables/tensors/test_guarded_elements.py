@@ -6,14 +6,9 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite import config, exc, log
+from dynamo_lite import exc, log
 
-
-@pytest.fixture(autouse=True)
-def guards_alone():
-    """With fullgraph, what guards can't hold is an error."""
-    with config.patch(capture_with_fullgraph=False):
-        yield
+pytestmark = pytest.mark.usefixtures("guards_alone")
 
 
 def compiled(fn, backend="eager", **options):

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 import dynamo_lite
-from dynamo_lite import config, exc, log
+from dynamo_lite import exc, log
 from dynamo_lite.frame import trace
 
 
@@ -22,11 +22,7 @@ def traces(monkeypatch):
     return begun
 
 
-@pytest.fixture(autouse=True)
-def guards_alone():
-    """With fullgraph, what guards can't hold is an error."""
-    with config.patch(capture_with_fullgraph=False):
-        yield
+pytestmark = pytest.mark.usefixtures("guards_alone")
 
 
 def compiled(fn, **options):

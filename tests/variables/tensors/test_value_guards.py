@@ -7,12 +7,7 @@ import dynamo_lite
 from dynamo_lite import config, exc, log
 from dynamo_lite.variables.tensors.value_guards import is_worth_its_cost
 
-
-@pytest.fixture(autouse=True)
-def guards_alone():
-    """With fullgraph, what guards can't hold is an error."""
-    with config.patch(capture_with_fullgraph=False):
-        yield
+pytestmark = pytest.mark.usefixtures("guards_alone")
 
 
 def compiled(fn, backend="eager", **options):

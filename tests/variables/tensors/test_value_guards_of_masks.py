@@ -7,7 +7,7 @@ import torch
 import dynamo_lite
 from dynamo_lite import config, exc, log
 
-pytestmark = pytest.mark.by_turns(3)
+pytestmark = [pytest.mark.by_turns(3), pytest.mark.usefixtures("guards_alone")]
 
 BACKENDS = ["eager", "inductor_lite"]
 SOME_EMPTY = ([], [], [1], [1], [0, 2], [], [0, 1, 2], [2])
@@ -20,11 +20,6 @@ def _small_images():
         yield
 
 
-@pytest.fixture(autouse=True)
-def guards_alone():
-    """With fullgraph, what guards can't hold is an error."""
-    with config.patch(capture_with_fullgraph=False):
-        yield
 
 
 def compiled(fn, backend="eager", **options):

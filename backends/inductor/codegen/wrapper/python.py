@@ -118,6 +118,7 @@ class _Writer:
         self._specs: list[EntrySpec] = []
         self._namespace: dict[str, Any] = {}
         self._targets: dict[str, Any] = {}
+        self._counted: set[str] = set()  # inputs whose new versions are counted
         self._names: dict[str, str] = {}
         self._variables: set[str] = set()
         self._bound: set[str] = set(program.inputs) | set(program.constants)
@@ -157,8 +158,9 @@ class _Writer:
             if isinstance(step, ExternCall):
                 self._extern(step)
             elif isinstance(step, CopyInto):
-                alias = ".data" if step.dst in self._program.uncounted else ""
-                self._line(f"{self._tensor(step.dst)}{alias}.copy_({self._tensor(step.src)})")
+                copied = self._program.versions.get(step.dst, 1) > 0
+                self._line(f"{self._tensor(step.dst)}{'' if copied else '.data'}.copy_({self._tensor(step.src)})")
+                self._count_writes([step.dst], int(copied))
             self._drop(index, index + 1)
             index += 1
         before = len(self._lines)
@@ -363,12 +365,15 @@ class _Writer:
         self._count_writes([name for call in calls for name in call.outputs if name in self._program.inputs])
         self._drop(start, end)
 
-    def _count_writes(self, names: list[str]) -> None:
-        """Inputs that kernels have written are of another version."""
-        names = [name for name in names if name not in self._program.uncounted]
-        if names:
+    def _count_writes(self, names: list[str], counted: int = 0) -> None:
+        """Gives inputs that have been written a new version for each time that the program has written them; `counted`
+        of these the write itself has made."""
+        missing = [name for name in dict.fromkeys(names) if name not in self._counted
+                   for _ in range(self._program.versions.get(name, 1) - counted)]
+        self._counted.update(names)
+        if missing:
             bump = self._bind("increment_version", torch._C._increment_version)
-            self._line(f"{bump}({tuple_text([self._variable(name) for name in dict.fromkeys(names)])})")
+            self._line(f"{bump}({tuple_text([self._variable(name) for name in missing])})")
 
     def _arena(self, calls: list[KernelCall], end: int) -> Arena:
         """Places in one piece of memory, or in results that are not written yet, for what only this run, which ends
