@@ -511,7 +511,7 @@ def checkpointed(x):
     return checkpoint(lambda v: torch.relu(v * WEIGHT) + 1, x, use_reentrant=False) * 2
 
 
-@program.breaks("autograd_in_graph")
+@program
 def gradients(x):
     w = WEIGHT.detach().clone().requires_grad_()
     loss = (x * w).sum()

@@ -55,6 +55,8 @@ class Interface:
         differentiable, results, mutated, written: as in ``JointGraph``.
         random: whether the forward pass draws random numbers.
         unreached: the inputs that require grad, but to which no result's gradient flows.
+        requiring: whether there are inputs that require grad.
+        freed: for values whose backward pass needs what the graph itself has freed, eager's error.
         sizes: what is read of the inputs; the backward graph takes these numbers behind what is saved, and layouts and
             recipes hold formulas over them.
     """
@@ -67,6 +69,8 @@ class Interface:
     written: tuple[Written, ...]
     random: bool
     unreached: tuple[int, ...]
+    requiring: bool = True
+    freed: tuple[tuple[int, str], ...] = ()
     sizes: CallSizes = CallSizes()
 
 

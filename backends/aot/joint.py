@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import (
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.fx import Graph, GraphModule, Node
 
-from dynamo_lite.backends.aot import ops, passes
+from dynamo_lite.backends.aot import inner_gradients, ops, passes
 from dynamo_lite.backends.aot.call_sizes import CallSizes, sizes_of
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import at_entry
@@ -60,6 +60,9 @@ class JointGraph:
         requiring: indices of the inputs that require grad.
         tangents: for each value the placeholder of its incoming gradient; None where there is none.
         gradients: the nodes that the backward pass computes, each with memory of its own.
+        freed: for values whose backward pass needs what the graph itself has freed, eager's error; no gradient comes in
+            for them.
+        before_freed: the inputs that these are computed of.
         gradient_recipes: for each input its gradient, of ``gradients`` (``ValueOutput``) and ``tangents`` (
             ``InputOutput``, counted without those that are None).
         sizes: what is read of the inputs for sizes that are symbols.
@@ -76,6 +79,8 @@ class JointGraph:
     written: tuple[Written, ...] = ()
     requiring: tuple[int, ...] = ()
     tangents: list[Node | None] = dataclasses.field(default_factory=list)
+    freed: dict[int, str] = dataclasses.field(default_factory=dict)
+    before_freed: set[int] = dataclasses.field(default_factory=set)
     gradients: list[Node] = dataclasses.field(default_factory=list)
     gradient_recipes: list[OutputRecipe] = dataclasses.field(default_factory=list)
     sizes: CallSizes = CallSizes()
@@ -91,14 +96,14 @@ class JointGraph:
         values = [node.meta["val"] for node in self.values]
         random = any(map(passes.is_random, self.forward))
         none = LiteralOutput(None)
-        unreached = tuple(i for i in self.requiring if self.gradient_recipes[i] == none)
-        if len(unreached) == len(self.requiring):
+        unreached = tuple(i for i in self.requiring if self.gradient_recipes[i] == none and i not in self.before_freed)
+        if self.requiring and len(unreached) == len(self.requiring):
             # No formula gives a gradient (`x.norm(0)`). Eager's results require one all the same, so one input stays.
             unreached = unreached[1:]
         results = with_formulas(self.results, self.sizes)
         return Interface(len(self.inputs), tuple((self.sizes.formulas(tuple(v.stride())), v.dtype) for v in values),
                          tuple(self.differentiable), results, self.mutated, self.written, random, unreached,
-                         self.sizes)
+                         bool(self.requiring), tuple(self.freed.items()), self.sizes)
 
 
 def record_joint(
@@ -114,8 +119,6 @@ def record_joint(
     Raises:
         CannotFunctionalize: the graph does something that has no form as a pair of functional graphs.
     """
-    if any(_makes_a_leaf(node) for node in gm.graph.nodes):
-        raise CannotFunctionalize("a new leaf of autograd")
     refuse_chosen_gradients(gm)
     mode = fake_mode_of(gm, example_inputs)
     recorder = Recorder(mode, decompositions)
@@ -128,7 +131,12 @@ def record_joint(
                 torch._C._set_grad_enabled(True)  # whatever it is at the graph's ends: what has gradients keeps them
                 _refuse_hidden_autograd(inputs, edges, results)
                 results = _owned(results, recorder)
+            inner = inner_gradients.computes_gradients(gm)
             joint, bases = _forward_part(recorder, inputs, edges, results)
+            if inner:
+                seen = _seen(gm, inputs, edges, results)
+                inner_gradients.refuse_uncut(seen, [*results, *seen])
+                _find_freed(joint, bases, edges)
             joint.sizes = sizes_of(example_inputs)
             _refuse_what_differs_in_tracing(joint)
             _backward_part(joint, recorder, edges, bases, given)
@@ -136,13 +144,6 @@ def record_joint(
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as e:
             raise CannotFunctionalize(f"{type(e).__name__.removesuffix('Exception')}: {e}") from e
     return joint
-
-
-def _makes_a_leaf(node: Node) -> bool:
-    """Whether gradients begin at what a node makes, as the graph's inputs would not tell."""
-    if not node.op.startswith("call_"):
-        return False
-    return bool(node.kwargs.get("requires_grad")) or node.target == "requires_grad_" and False not in node.args
 
 
 def _as_at_entry(gm: GraphModule, example_inputs: list[Any]) -> tuple[list[Any], _Edges]:
@@ -311,7 +312,7 @@ def _backward_part(
     tangents: list[torch.Tensor] = []
     known: list[Any] = []
     for i, base in enumerate(bases):
-        if base is None or (given is not None and not given[i]):
+        if base is None or i in joint.freed or (given is not None and not given[i]):
             joint.tangents.append(None)
             continue
         tangent = torch.empty_strided(base.shape, base.stride(), dtype=base.dtype, device=base.device)
@@ -350,6 +351,24 @@ def _backward_part(
                 raise CannotFunctionalize("a gradient that is a view of another kind")
             joint.gradient_recipes.append(made)
         joint.gradients = values.nodes
+
+
+def _seen(gm: GraphModule, inputs: list[Any], edges: _Edges, results: tuple[Any, ...]) -> list[torch.Tensor]:
+    """The tensors with a history from the graph that the program sees."""
+    inside = gm.graph.output_node().meta.get("inside", ())
+    made = [value for at, value in enumerate(results) if at not in inside and isinstance(value, torch.Tensor)]
+    written = [value for value, edge in zip(inputs, edges)
+               if isinstance(value, torch.Tensor) and _has_new_history(value, edge)]
+    known = {id(value) for value, edge in zip(inputs, edges) if edge is not None} - {id(value) for value in written}
+    return [value for value in (*made, *written) if id(value) not in known]
+
+
+def _find_freed(joint: JointGraph, bases: list[torch.Tensor | None], edges: _Edges) -> None:
+    for i, base in enumerate(bases):
+        error = inner_gradients.freed(base) if base is not None else None
+        if base is not None and error is not None:
+            joint.freed[i] = error
+            joint.before_freed |= inner_gradients.leads_to(base, edges)
 
 
 def _is_of_forward(grad: torch.Tensor, joint: JointGraph, recorder: Recorder) -> bool:

@@ -21,6 +21,7 @@ from torch.fx import Graph, GraphModule, Node
 from dynamo_lite.backends.aot import passes
 from dynamo_lite.backends.aot.functional import CannotCut
 from dynamo_lite.backends.aot.gradients import has_new_history, twin
+from dynamo_lite.backends.aot.inner_gradients import last_gradient
 from dynamo_lite.backends.aot.joint import JointGraph
 
 _CHANGE_LAYOUT = frozenset({
@@ -64,15 +65,23 @@ def segments_of(gm: GraphModule, example_inputs: list[Any]) -> list[Segment]:
         return []
     if any(n.op not in ("call_function", "call_method") for n in order):
         raise CannotCut("it holds modules or constant tensors")
-    for node in order:
-        if node.op == "call_method" and node.target in _CHANGE_LAYOUT:
-            raise CannotCut(f"{node.target} changes what a tensor looks like")
     bounds = [0, *starts, len(order)]
+    for node in order:
+        if node.op == "call_method" and node.target in _CHANGE_LAYOUT and not _makes_a_leaf(node, order, bounds):
+            raise CannotCut(f"{node.target} changes what a tensor looks like")
     examples = dict(zip(gm.graph.find_nodes(op="placeholder"), example_inputs))
     asked = [_asked_again(order[start:end]) for start, end in zip(bounds, bounds[1:])]
     needed = {n for sizes in asked for size in sizes for n in size.all_input_nodes}
     return [_segment(gm, order, (start, end), sizes, needed, examples)
             for start, end, sizes in zip(bounds, bounds[1:], asked)]
+
+
+def _makes_a_leaf(node: Node, order: list[Node], bounds: list[int]) -> bool:
+    """Whether the call makes a leaf of what the same segment has computed: other segments know it as such."""
+    if node.target != "requires_grad_" or node.args[0] not in order:
+        return False
+    places = sorted((order.index(node.args[0]), order.index(node)))  # type: ignore[arg-type]
+    return not any(places[0] < bound <= places[1] for bound in bounds)
 
 
 class SegmentedGraph:
@@ -173,7 +182,12 @@ def _cuts(gm: GraphModule, order: list[Node], example_inputs: list[Any]) -> list
             end += 1
         needed += [(place - 1, place) for place in (at, end) if 0 < place < len(order)]
     found: list[int] = []
+    last = last_gradient(order)
+    if any(before <= last for before in apart):
+        raise CannotCut("it takes a gradient (autograd.grad) behind a checkpoint that writes to tensors")
     for after, before in sorted(needed, key=operator.itemgetter(1)):
+        if before <= last:
+            continue  # what a gradient is taken of stays in one piece with it; see inner_gradients.refuse_uncut
         if not found or found[-1] <= after:
             found.append(before)
     return found
@@ -312,9 +326,9 @@ def _segment(
     """
     start, end = bounds
     nodes = [*sizes, *order[start:end]]
-    inside = set(nodes)
-    reads = [n for n in dict.fromkeys(n for node in nodes for n in node.all_input_nodes) if n not in inside]
-    makes = [n for n in order[start:end] if n in needed or any(user not in inside for user in n.users)]
+    own = set(nodes)
+    reads = [n for n in dict.fromkeys(n for node in nodes for n in node.all_input_nodes) if n not in own]
+    makes = [n for n in order[start:end] if n in needed or any(user not in own for user in n.users)]
     makes = [n for n in makes if not _is_size(n) or any(user.op == "output" for user in n.users)]
     for node in (*reads, *makes):
         if not isinstance(node.meta["example_value"], torch.Tensor):
@@ -337,10 +351,13 @@ def _segment(
     before, after = _state(order[:start]), _state(order[end:])
     for node in (*before, *nodes, *after):
         copy = graph.node_copy(node, env.__getitem__)
-        if node in inside:
+        if node in own:
             env[node] = copy
     graph.output(tuple(env[n] for n in makes)).meta["example_value"] = tuple(n.meta["example_value"] for n in makes)
     module = GraphModule(torch.nn.Module(), graph)
+    inside = gm.graph.output_node().meta.get("inside", ())
+    seen = {n for at, n in enumerate(gm.graph.output_node().args[0]) if at not in inside}  # type: ignore[arg-type]
+    module.graph.output_node().meta["inside"] = tuple(at for at, n in enumerate(makes) if n not in seen)
     module.meta.update(gm.meta, segment=True)
     writes = any(_may_have_been_written(nodes, value) for value in examples.values() if isinstance(value, torch.Tensor))
     return Segment(module, inputs, reads, makes, writes)

@@ -52,6 +52,8 @@ def training_function(
         apply = _through_views(apply, double_backward)
     if interface.unreached:
         apply = _without(apply, interface.unreached)
+    if not interface.requiring:
+        apply = _with_a_leaf(apply)
     if not torch.is_grad_enabled():
         apply = _with_grad_mode(apply)
     plain = [result.recipe for result in interface.results]
@@ -142,6 +144,15 @@ def _without(apply: Call, places: tuple[int, ...]) -> Call:
     return run
 
 
+def _with_a_leaf(apply: Call) -> Call:
+    """For a graph whose results require grad for leaves' sake that it makes itself, and that nobody else sees."""
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        return apply(*inputs, torch.empty(0, requires_grad=True))
+
+    return run
+
+
 def _through_views(apply: Call, double_backward: DoubleBackward) -> Call:
     """For a graph whose gradients are differentiated: which of them the engine asks for it tells of operations, but not
     of leaves, so that each input becomes the result of one."""
@@ -217,7 +228,7 @@ def _autograd_function(
                 ctx.kept, ctx.tensors = double_backward.keep_inputs(inputs), double_backward.views_among(inputs)
             if sizes:
                 ctx.sizes = sizes.of(inputs)
-            computed = forward(*inputs)
+            computed = forward(*inputs[:interface.inputs])
             values = computed[:count]
             ctx.set_materialize_grads(False)
             ctx.save_for_backward(*[inputs[i] if i is not None else computed[v] for i, v in sources])
@@ -227,8 +238,8 @@ def _autograd_function(
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-            if not any(grad is not None for grad in grads):
-                return (None,) * len(ctx.needs_input_grad)  # what is before this needs nothing that was saved
+            if _needs_nothing(interface, grads):
+                return (None,) * len(ctx.needs_input_grad)
             for check in checks:
                 check()
             given = tuple(grad is not None for grad in grads)
@@ -257,6 +268,18 @@ def _autograd_function(
             return tuple(None if g is None else _marked(g) for g in made)
 
     return Compiled
+
+
+def _needs_nothing(interface: Interface, grads: Sequence[Any]) -> bool:
+    """Whether a backward pass needs nothing that was saved.
+
+    Raises:
+        RuntimeError: eager's, where it needs what the graph itself has freed.
+    """
+    for at, error in interface.freed:
+        if grads[at] is not None:
+            raise RuntimeError(error)
+    return not interface.requiring or all(grad is None for grad in grads)
 
 
 def _take(

@@ -17,6 +17,7 @@ from .torch_api import (
     checkpointing,
     composed_functions,
     composed_matrices,
+    inner_gradients,
     optimizers,
     sampled_gradients,
     sized_functions,
@@ -26,6 +27,6 @@ from .torch_api import (
 __all__ = [
     "arrays", "autograd_function", "branches", "builtin_iteration", "checkpointing", "compiled_functions",
     "composed_functions", "composed_matrices", "context_vars", "enum_classes", "equality",
-    "inputs", "introspected", "legacy_tensors", "method_calls", "optimizers", "outer_iterators",
+    "inner_gradients", "inputs", "introspected", "legacy_tensors", "method_calls", "optimizers", "outer_iterators",
     "sampled_gradients", "scripted", "sized_functions", "symbolic_ranges", "thread_locals", "transforms",
 ]

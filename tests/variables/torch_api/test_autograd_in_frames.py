@@ -87,63 +87,6 @@ def test_in_one_graph(make, backend):
     assert check(make, backend) == [(1, 0, 0), (0, 0, 0), (0, 0, 0)]
 
 
-def gradient_step():
-    def function(x):
-        y = (x * x).sum()
-        grad, = torch.autograd.grad(y, x)
-        return x.detach() - 0.1 * grad
-
-    return function, list
-
-
-def gradient_penalty():
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
-
-    def function(x):
-        y = model(x).sum()
-        grad, = torch.autograd.grad(y, x, create_graph=True)
-        return (grad.norm(dim=1) - 1).pow(2).mean() + y
-
-    return function, model.parameters
-
-
-def inner_loop():
-    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3))
-
-    def function(x):
-        parameters = dict(model.named_parameters())
-        loss = torch.func.functional_call(model, parameters, (x,)).pow(2).mean()
-        grads = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
-        adapted = {k: v - 0.1 * g for (k, v), g in zip(parameters.items(), grads)}
-        return torch.func.functional_call(model, adapted, (x,)).pow(2).mean()
-
-    return function, lambda: [p.grad for p in model.parameters() if p.grad is not None]
-
-
-def langevin_dynamics():
-    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
-
-    def function(x):
-        for _ in range(3):
-            x = x.detach().requires_grad_()
-            grad, = torch.autograd.grad(model(x).sum(), x)
-            x = x - 0.1 * grad + 0.01 * torch.randn_like(x)
-        return x.detach()
-
-    return function, list
-
-
-@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
-@pytest.mark.parametrize("make, first", [
-    (gradient_step, (2, 1, 0)), (gradient_penalty, (2, 1, 0)), (inner_loop, (2, 1, 0)),
-    # What goes on behind the break is one code for all turns: compiled for the next turn and for the end.
-    (langevin_dynamics, (3, 2, 1))])
-def test_gradients_inside(make, first, backend):
-    """Each call of the engine is one break; what lies between is compiled, once."""
-    assert check(make, backend) == [first, (0, 0, 0), (0, 0, 0)]
-
-
 @pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
 def test_a_whole_step(backend):
     def make():
