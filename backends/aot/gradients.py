@@ -10,19 +10,23 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from dynamo_lite.backends.aot.inner_gradients import computes_gradients
 from dynamo_lite.symbols.nodes import hint_of
 
 
 def needs_gradients(gm: GraphModule, example_inputs: list[Any]) -> bool:
     """Whether running ``gm`` in eager would extend the autograd graph.
 
-    That takes grad mode, on at entry or switched on inside, and a tensor that requires grad. Where the front end left
+    That takes grad mode, on at entry or switched on inside, and a tensor that requires grad. A graph that calls
+    ``torch.autograd.grad`` extends it at least while it runs. Where the front end left
     the metadata of every call (``meta["example_value"]``), it tells exactly, but for calls without a result, which may
     write: for these any operand that requires grad at the end counts. Otherwise any input that requires grad counts.
     """
     grad_modes = [torch.is_grad_enabled()] + [bool(n.args[0]) for n in gm.graph.nodes if _switches_grad_mode(n)]
     if not any(grad_modes):
         return False
+    if computes_gradients(gm):
+        return True
     calls = [n for n in gm.graph.nodes if n.op.startswith("call_") and not _switches_grad_mode(n)]
     if calls and all("example_value" in n.meta for n in calls):
         return any(_requires_grad(n.meta["example_value"]) for n in calls) or _writes_with_gradients(gm)

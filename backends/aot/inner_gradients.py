@@ -25,7 +25,7 @@ def last_gradient(nodes: Sequence[torch.fx.Node]) -> int:
 
 def computes_gradients(gm: GraphModule) -> bool:
     """Whether a captured graph calls ``torch.autograd.grad``."""
-    return last_gradient(list(gm.graph.nodes)) >= 0
+    return any(node.target is torch.autograd.grad for node in gm.graph.nodes)
 
 
 def freed(head: torch.Tensor) -> str | None:

@@ -34,6 +34,7 @@ from dynamo_lite.backends.aot.decompositions.foreach import one_by_one
 from dynamo_lite.backends.aot.functional import CannotFunctionalize, Memory, Tracked, ViewStep
 from dynamo_lite.backends.aot.gradient_flags import GradientFlags
 from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, OutputAlias, OutputRecipe
+from dynamo_lite.backends.aot.inner_gradients import computes_gradients
 from dynamo_lite.backends.aot.mutation import argument_at, functional_form
 from dynamo_lite.backends.aot.operation_kinds import KEPT_COMPOSITES, LIFTS, is_factory, kind_of
 from dynamo_lite.backends.aot.output_aliasing import alias_outputs
@@ -89,6 +90,8 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
     """
     if any(map(_is_new_leaf, gm.graph.output_node().all_input_nodes)):
         raise CannotFunctionalize("a result that is a new leaf of autograd")
+    if computes_gradients(gm):
+        raise CannotFunctionalize("a gradient inside of a graph (autograd.grad) that is recorded without autograd")
     refuse_chosen_gradients(gm)
     mode = fake_mode_of(gm, example_inputs)
     recorder = Recorder(mode, decompositions, below_autograd=True)

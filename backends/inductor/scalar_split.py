@@ -189,6 +189,8 @@ def _check(gm: GraphModule, cut: bool) -> None:
     for node in gm.graph.nodes:
         if node.op in ("get_attr", "call_module"):
             raise CannotCut("it holds modules or constant tensors")
+        if cut and node.target is torch.autograd.grad:
+            raise CannotCut("it takes a gradient (autograd.grad), whose history has to be in one piece")
         if not cut or _draws(node):
             continue
         if node.op == "call_method" and node.target in _CHANGE_LAYOUT:

@@ -14,6 +14,7 @@ from torch.autograd.graph import Node
 
 from ...guards.source import AttrSource
 from ...rules.table import handles
+from ...runtime.graph_calls import GraphCall
 from ..base import VariableTracker, realized, unsupported
 from ..constant import ConstantVariable
 from ..tensors.tensor import TensorVariable, record
@@ -46,6 +47,9 @@ def _grad(
         ("materialize_grads", materialize_grads)) if value is not None}
     if flags.pop("is_grads_batched", False) or not flags.pop("only_inputs", True):
         unsupported(_KIND, f"{_WHAT} of a batch of gradients, or with only_inputs=False")
+    if any(isinstance(node.target, GraphCall) and node.target.checks() for node in tx.output.graph.nodes):
+        # A custom function's; what is checked when the graph begins may be changed by the program before it runs.
+        unsupported(_KIND, f"{_WHAT} behind a function whose backward pass reads what may change")
     ends, wanted = _tensors(tx, outputs, "outputs"), _tensors(tx, inputs, "inputs")
     _check_histories(tx, ends, wanted)
     named: dict[str, VariableTracker] = {name: ConstantVariable(value) for name, value in flags.items()}

@@ -1,10 +1,16 @@
 """``torch.autograd.grad`` inside of compiled functions: forces, differential equations, penalties, inner loops."""
 from __future__ import annotations
 
+import math
+import os
+import textwrap
+
+import new_process
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import dynamo_lite
 from dynamo_lite import config, log
@@ -311,6 +317,159 @@ def test_a_result_that_is_used_on(backend):
         hidden, grad = run(x)
         found.append([hidden, grad, *torch.autograd.grad(grad.square().sum(), [hidden, x])])
     torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_without_grad_mode_around(backend):
+    model = net(3, 8, 1)
+
+    def function(x):
+        with torch.enable_grad():
+            y = x.detach().clone().requires_grad_()
+            energy = model(y).sum(-1)
+            grad, = torch.autograd.grad(energy.sum(), y)
+        return energy.detach(), -grad, model(x)
+
+    compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
+    for mode in (torch.no_grad, torch.enable_grad):
+        x = torch.randn(4, 3)
+        with mode():
+            want, got = function(x), compiled(x)
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+        assert [t.requires_grad for t in got] == [t.requires_grad for t in want]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_third_derivatives_outside(backend):
+    function, _ = forces(True)
+    found = []
+    for run in (function, dynamo_lite.compile(function, backend=backend)):
+        for turn in range(2):
+            x = torch.linspace(-1, 1, 6).view(2, 3).requires_grad_()
+            energy, force = run(x)
+            second, = torch.autograd.grad(force.square().sum() + energy.sum(), x, create_graph=True)
+            third, = torch.autograd.grad(second.square().sum(), x)
+        found.append([second, third])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+
+
+SCALE = 2.0
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0].cos() * SCALE
+
+
+class Plain(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0].cos() * 3
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("custom", [Scaled, Plain])
+def test_custom_functions_and_checkpoints(backend, custom, monkeypatch):
+    model = net(3, 8, 1)
+
+    def function(x):
+        y = checkpoint(model, custom.apply(x), use_reentrant=False)
+        grad, = torch.autograd.grad(y.sum(), x, create_graph=True)
+        return grad.square().sum()
+
+    compiled = dynamo_lite.compile(function, backend=backend)
+    for scale in (2.0, 3.0, 4.0):
+        monkeypatch.setitem(globals(), "SCALE", scale)
+        found = []
+        for run in (function, compiled):
+            x = torch.linspace(-1, 1, 6).view(2, 3).requires_grad_()
+            loss = run(x)
+            loss.backward()
+            found.append([loss.detach(), x.grad])
+        torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_under_autocast(backend):
+    model = net(16, 32, 32, 1)
+
+    def function(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            energy = model(x).sum()
+            grad, = torch.autograd.grad(energy, x, create_graph=True)
+            return grad.square().sum() + energy
+
+    found = []
+    for run in (function, dynamo_lite.compile(function, backend=backend)):
+        x = torch.linspace(-1, 1, 128).view(8, 16).requires_grad_()
+        out = run(x)
+        out.backward()
+        found.append([out.detach(), x.grad])
+    torch.testing.assert_close(found[1], found[0], rtol=3e-2, atol=3e-2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_layouts_of_gradients(backend):
+    """Gradients that are views, of one another, of incoming ones, or lie in memory as eager's."""
+    def function(x, w, given):
+        y = (x + w).sum()
+        a, b = torch.autograd.grad(y, [x, w], retain_graph=True)
+        c, = torch.autograd.grad(x.t().reshape(-1).view(3, 4), x, given)
+        d, = torch.autograd.grad(x.t() @ w, x, torch.ones(3, 3))
+        e, = torch.autograd.grad(x, x, given.t())
+        return a, b, c, d, e
+
+    args = torch.randn(4, 3, requires_grad=True), torch.randn(4, 3, requires_grad=True), torch.randn(3, 4)
+    want, got = function(*args), dynamo_lite.compile(function, backend=backend)(*args)
+    torch.testing.assert_close(got, want)
+    assert [t.stride() for t in got] == [t.stride() for t in want]
+
+
+def test_a_number_out_of_a_tensor():
+    """A graph that is cut at a number stays whole where a gradient's history would be cut."""
+    def function(x):
+        y = (x * x).sum()
+        z = y * y.item()
+        return torch.autograd.grad(z, x)[0] * 2
+
+    compiled = dynamo_lite.compile(function, fullgraph=True)
+    for _ in range(2):
+        x = torch.randn(3, requires_grad=True)
+        torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_kept_graphs(tmp_path):
+    """A process that finds the graphs compiled gives the same, eager's error included."""
+    program = textwrap.dedent("""
+        import torch, dynamo_lite
+        def function(x, w):
+            y = (x * w).sin().sum(-1)
+            return y, torch.autograd.grad(y.sum(), x)[0]
+        compiled = dynamo_lite.compile(function)
+        x, w = torch.ones(2, 3, requires_grad=True), torch.ones(3, requires_grad=True)
+        y, g = compiled(x, w)
+        try:
+            y.sum().backward()
+            print("no error")
+        except RuntimeError as error:
+            print(str(error)[:25], y.requires_grad, g.requires_grad, w.grad, round(g.sum().item(), 4))
+    """)
+    env = {**os.environ, "DYNAMO_LITE_CACHE_DIR": str(tmp_path)}
+    for _ in range(2):
+        done = new_process.run(program, env=env)
+        said = f"Trying to backward throug True False None {round(6 * math.cos(1), 4)}"
+        assert (done.returncode, done.stdout.strip()) == (0, said), done.stderr
 
 
 def test_no_fallback_is_logged(caplog):
