@@ -24,6 +24,7 @@ from dynamo_lite.backends.inductor.codegen.wrapper import EntrySpec, WrapperSour
 from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of
 from dynamo_lite.backends.inductor.codegen.wrapper.faults import new_fault, raise_fault
 from dynamo_lite.backends.inductor.graph_key import NoKey, SymbolicKey, graph_key
+from dynamo_lite.backends.inductor.late_decisions import share_windows
 from dynamo_lite.backends.inductor.replay_plan import ReplayPlan
 from dynamo_lite.backends.inductor.serialize import Format, Malformed, NotKept
 from dynamo_lite.symbols import records
@@ -129,7 +130,7 @@ _NAMED = {
     "copy_strided": ops.copy_strided, "as_promised": ops.as_promised, "as_strided": ops.as_strided,
     "as_strided_scatter": ops.as_strided_scatter,
     "has_strides": _runtime.has_strides, "new_fault": new_fault, "raise_fault": raise_fault,
-    "increment_version": torch._C._increment_version, "reserve": device_random.reserve,
+    "share_windows": share_windows, "increment_version": torch._C._increment_version, "reserve": device_random.reserve,
     "empty_strided": torch._C._VariableFunctions.empty_strided, "inference_mode": torch.inference_mode,
     "no_grad": torch.no_grad, "no_autocast": torch._C._DisableAutocast, "float": float, "ellipsis": ...,
     # What kernels and wrappers raise.

@@ -5,7 +5,7 @@ Invariant: a pass takes what the one before it gave and changes none of it; a ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 
@@ -16,6 +16,7 @@ from dynamo_lite.backends.inductor.codegen.cpp.target import cpp_target
 from dynamo_lite.backends.inductor.gpu_info import TYPICAL, GpuInfo
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
+from dynamo_lite.backends.inductor.late_decisions import share_windows
 from dynamo_lite.backends.inductor.lowering import LoweredGraph, lower
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
 from dynamo_lite.backends.inductor.target import Target, Tuning
@@ -63,6 +64,7 @@ def lower_and_schedule(
         sources.libraries,
         tuple(lowered.faults),
         target.launches,
+        decisions=tuple(_decisions(kernels)),
     )
     if __debug__:
         program.check()
@@ -141,6 +143,13 @@ def _call(lowered: LoweredGraph, kernel: Kernel, symbol: str, reports: bool) -> 
         checks_first=any(stage.check for stage in kernel.stages),
         part=_part(kernel),
     )
+
+
+def _decisions(kernels: list[Kernel]) -> Iterator[prog.Decision]:
+    for kernel in kernels:
+        sharing = None if kernel.tiles is None else kernel.tiles.sharing
+        if sharing is not None and sharing.late is not None:
+            yield prog.Decision(sharing.late.names, share_windows, sharing.late.described)
 
 
 def _part(kernel: Kernel) -> int | None:

@@ -123,6 +123,21 @@ class CopyInto:
     src: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """Numbers that are decided for the sizes of each call.
+
+    Attributes:
+        names: of the numbers, which are symbols among the sizes of kernels and buffers.
+        function: gives them, in order.
+        argument: its argument: nested tuples of texts, numbers and expressions.
+    """
+
+    names: tuple[str, ...]
+    function: Callable[..., Any]
+    argument: tuple[Any, ...]
+
+
 Step = Union[KernelCall, ExternCall, View, CopyInto]
 
 
@@ -146,6 +161,7 @@ class Program:
         libraries: C++ sources of libraries that ``source`` calls into.
         launches: whether kernels are Python functions that ``source`` defines, see ``Target``.
         versions: how many new versions autograd is to see of inputs that are written; 1 of those that are not named.
+        decisions: what is decided when it is called.
     """
 
     inputs: tuple[str, ...]
@@ -160,6 +176,7 @@ class Program:
     faults: tuple[tuple[type[Exception], str], ...] = ()
     launches: bool = False
     versions: dict[str, int] = dataclasses.field(default_factory=dict)
+    decisions: tuple[Decision, ...] = ()
 
     def check(self) -> None:
         """Raises AssertionError with the faulty step if an invariant of the module's docstring is broken."""

@@ -239,12 +239,16 @@ class TargetInfo:
 
 def current() -> TargetInfo:
     """The description of this machine, with what ``config.target`` replaces."""
-    info = _described(processor.simd(), tuple(sorted(config.target.items())))
-    if not config.winograd:
-        info = dataclasses.replace(info, winograd=False)
+    info = with_vectors(processor.simd(), config.winograd)
     if log.enabled("targets") and log.first_time("targets", info):
         log.artifact("targets").info("%s", info.describe())
     return info
+
+
+def with_vectors(simd: str, winograd: bool) -> TargetInfo:
+    """The same for kernels with other vector instructions, or with other algorithms of convolutions."""
+    info = _described(simd, tuple(sorted(config.target.items())))
+    return info if winograd else dataclasses.replace(info, winograd=False)
 
 
 @functools.lru_cache(maxsize=16)

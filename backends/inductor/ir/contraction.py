@@ -7,14 +7,13 @@ fused behind it.
 
 Invariant: the nest's dims are ``batch``, then those of the result in the order of its memory, then the reduced ones;
 without ``transposed`` the result's last dims are the right operand's, with it they are the left operand's. Sums are of
-float32, operands of that or of 16 bits. Sizes and strides may be symbols, but for those of a convolution's image and
-kernel.
+float32, operands of that or of 16 bits. Sizes and strides may be symbols, but for a convolution's channels and kernel.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Union
+from typing import Any, Union
 
 from dynamo_lite.backends.inductor.ir import index as ix
 
@@ -66,7 +65,7 @@ class Patches:
     Attributes:
         batch: a stride for each batch dim.
         channels, height, width: of the input (of one group), which is contiguous.
-        out_height, out_width: of the result.
+        out_height, out_width: of the result. These and the two before are indices: numbers, or they hold symbols.
         kernel, stride, padding, dilation: each (vertical, horizontal).
         each: for a depthwise convolution, how many rows of the result see one channel each, the first ones the first;
             ``channels`` is then 1. 0: every row sees all channels.
@@ -76,15 +75,25 @@ class Patches:
     offset: ix.Index
     batch: tuple[ix.Index, ...]
     channels: int
-    height: int
-    width: int
-    out_height: int
-    out_width: int
+    height: Any
+    width: Any
+    out_height: Any
+    out_width: Any
     kernel: tuple[int, int]
     stride: tuple[int, int]
     padding: tuple[int, int]
     dilation: tuple[int, int]
     each: int = 0
+
+    @property
+    def sizes(self) -> tuple[ix.Index, ...]:
+        """Of the image and of the result, which may be symbols."""
+        return self.height, self.width, self.out_height, self.out_width
+
+    @property
+    def is_sized(self) -> bool:
+        """Whether no symbol is in them."""
+        return all(isinstance(n, int) for n in self.sizes)
 
     def tiles(self, strip: int) -> tuple[int, int, int, int]:
         """Of a depthwise convolution: rows and columns of results at a time, all columns or one row; of how many
@@ -94,12 +103,12 @@ class Patches:
             strip: about so many results at a time; a row of more than half as many is cut.
         """
         (kh, kw), (sh, sw), (dh, dw) = self.kernel, self.stride, self.dilation
-        rows, width = 1, self.out_width
+        rows, width, height = 1, self.out_width, self.out_height
         if width > strip // 2:
             width = strip // 2
         else:
-            rows = min(max(strip // sh // width // ROWS_AT_ONCE, 1) * ROWS_AT_ONCE, self.out_height)
-        whole = (rows, width) == (self.out_height, self.out_width)
+            rows = min(max(strip // sh // width // ROWS_AT_ONCE, 1) * ROWS_AT_ONCE, height)
+        whole = (rows, width) == (height, self.out_width)
         several = min(max(strip // 2 // (rows * width), 1), MAX_LINES) if whole else 1
         lines = (-(-rows // ROWS_AT_ONCE) * ROWS_AT_ONCE - 1) * sh + (kh - 1) * dh + 1
         padded = -(-(width + (kw - 1) * dw // sw) // MAX_LANES) * MAX_LANES
@@ -130,7 +139,7 @@ class Contraction:
         right, left = self.right, self.left
         own = [v.size for v in (*self.batch, *self.rows, *self.columns)]
         own += [self.depth, left.offset, *left.batch, left.line, left.depth, right.offset, *right.batch]
-        return (*own, right.line, right.depth) if isinstance(right, Matrix) else tuple(own)
+        return (*own, right.line, right.depth) if isinstance(right, Matrix) else (*own, *right.sizes)
 
     @property
     def is_sized(self) -> bool:

@@ -2,7 +2,7 @@
 norm, activation, residual) is computed on the tiles.
 
 Nothing is packed ahead: weights are read where they are at every call, so no change of them can be missed. Float32, one
-or two spatial dims, only the batch symbolic; the rest is the library's. A depthwise convolution is
+or two spatial dims, channels and kernels of known sizes; the rest is the library's. A depthwise convolution is
 a few products an element, for which the template has loops of their own. Images whose channels lie innermost are
 computed in planes, in which a network's values then stay (``planes``).
 """
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.contraction import MAX_KERNEL_WIDTH, Contraction, Matrix, Patches
+from dynamo_lite.backends.inductor.ir.contraction import MAX_KERNEL_WIDTH, Contraction, Matrix, Patches, number
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.abilities import Convolution
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
@@ -56,7 +56,7 @@ def convolution(
     spatial = input.ndim - 2
     if transposed or spatial not in (1, 2) or not suits(g, input, weight, *([] if bias is None else [bias])):
         return NotImplemented
-    if not all(isinstance(n, int) for n in (*input.shape[1:], *weight.shape)):
+    if not all(isinstance(n, int) for n in (input.shape[1], *weight.shape)):
         return NotImplemented
     window = _Window(input, weight, stride, padding, dilation, groups)
     out_shape = window.result(spatial)
@@ -67,7 +67,7 @@ def convolution(
     if last and not (is_dense(out_shape, wanted) and pays_in_planes(g, input, window.depthwise, window.overlaps)):
         return NotImplemented
     out: TensorValue | None
-    if window.columns == 1 and window.plain and groups == 1:
+    if is_size(window.columns, 1) and window.plain and groups == 1:
         # One pixel: a linear layer.
         flat, factors = (reshaped(g, t, t.shape[:2]) for t in (input, weight))
         out = product(g, flat, turned(g, factors), 0, library=False)
@@ -78,7 +78,8 @@ def convolution(
         out = _depthwise(g, input, weight, window, spatial)
         if out is None:
             return NotImplemented
-    elif window.columns >= MIN_COLUMNS and window.group_out >= MIN_CHANNELS and window.reach < MAX_REACH:
+    elif window.is_wide and window.group_out >= MIN_CHANNELS and g.sizes.below(
+            window.reach, MAX_REACH, "places in an image are numbers of 32 bits"):
         out = _grouped(g, input, weight, window, spatial)
         if out is None:
             return NotImplemented
@@ -105,28 +106,36 @@ class _Window:
     ):
         spatial = input.ndim - 2
         self.batch = input.shape[0]
-        channels, *size = (int(n) for n in input.shape[1:])
-        out, self.group_in, *kernel = (int(n) for n in weight.shape)
+        channels, *size = input.shape[1:]
+        out, self.group_in, *kernel = (number(n) for n in weight.shape)
         self.groups = groups
-        self.channels, self.group_out = channels, out // groups
+        self.channels, self.group_out = number(channels), out // groups
 
-        def pair(values: Sequence[int], fill: int) -> tuple[int, int]:
+        def pair(values: Sequence[Any], fill: int) -> tuple[Any, Any]:
             values = list(values) * spatial if len(values) == 1 else list(values)
             return (fill, values[0]) if spatial == 1 else (values[0], values[1])
 
+        self.height: ix.Index
+        self.width: ix.Index
         self.height, self.width = pair(size, 1)
         self.kernel = pair(kernel, 1)
         self.stride, self.padding, self.dilation = pair(stride, 1), pair(padding, 0), pair(dilation, 1)
         self.out_height, self.out_width = (
-            (n + 2 * p - d * (k - 1) - 1) // s + 1
+            ix.add(ix.floordiv(ix.add(n, 2 * p - d * (k - 1) - 1), s), 1)
             for n, k, s, p, d in zip(
                 (self.height, self.width), self.kernel, self.stride, self.padding, self.dilation
             )
         )
 
     @property
-    def columns(self) -> int:
-        return self.out_height * self.out_width
+    def columns(self) -> ix.Index:
+        return ix.mul(self.out_height, self.out_width)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether lines of results fill vectors; of symbols that is taken for granted, as it decides about speed."""
+        columns = self.columns
+        return not isinstance(columns, int) or columns >= MIN_COLUMNS
 
     @property
     def depth(self) -> int:
@@ -134,20 +143,23 @@ class _Window:
 
     @property
     def depthwise(self) -> bool:
-        if self.columns == 1 and any(
-            pad >= size + d for pad, d, size in zip(self.padding, self.dilation, (self.height, self.width))
+        if is_size(self.columns, 1) and any(
+            pad >= number(size) + d for pad, d, size in zip(self.padding, self.dilation, (self.height, self.width))
         ):
             return False  # it may see nothing but padding
         return self.group_in == 1 and self.groups > 1 and math.prod(self.kernel) <= MAX_TAPS
 
     @property
-    def reach(self) -> int:
+    def reach(self) -> ix.Index:
         """About how far apart, in elements, the taps of one window are in planes of the fewest lines
         (``scheduler/threads.py``); more of them never take more than a core's own cache."""
         (kh, kw), (sh, _), (dh, dw) = self.kernel, self.stride, self.dilation
         beyond = (kh - 1) * dh // sh
-        lines = min(max(2 * beyond, 3), self.out_height) + beyond
-        return self.group_in * sh * max(kw, self.stride[1]) * lines * (self.out_width + (kw - 1) * dw)
+        lines = max(2 * beyond, 3)
+        if isinstance(self.out_height, int):
+            lines = min(lines, self.out_height)
+        kinds = self.group_in * sh * max(kw, self.stride[1]) * (lines + beyond)
+        return ix.mul(ix.add(self.out_width, (kw - 1) * dw), kinds)
 
     @property
     def overlaps(self) -> bool:
@@ -200,7 +212,7 @@ def _grouped(
     g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Window, spatial: int
 ) -> TensorValue | None:
     image = _contiguous(g, input, spatial)
-    if image.stride[1] != w.height * w.width:
+    if image.stride[1] != ix.mul(w.height, w.width):
         image = _contiguous(g, input, input.ndim)
     filters, strides = _filters(g, weight, w)
     sizes = (w.batch, w.groups, w.group_out, w.out_height, w.out_width)
@@ -215,7 +227,7 @@ def _grouped(
     )
     in_channel = ix.add(ix.mul(group, w.group_in), c)
     b = _pixel(g, image, w, n, in_channel, (y, x), (kh, kw))
-    per_group = w.group_in * w.height * w.width
+    per_group = ix.product((w.group_in, w.height, w.width))
     outer = [s for s, size in zip((image.stride[0], per_group), sizes[:2]) if not is_size(size, 1)]
     left = Matrix(
         filters.buffer,
@@ -226,7 +238,7 @@ def _grouped(
     )
     right: Matrix | Patches
     if w.plain:
-        right = Matrix(image.buffer, image.offset, tuple(outer), 1, w.height * w.width)
+        right = Matrix(image.buffer, image.offset, tuple(outer), 1, ix.mul(w.height, w.width))
     else:
         right = w.patches(image, tuple(outer), w.group_in)
     contraction = Contraction(
@@ -242,7 +254,8 @@ def _is_for_library(g: GraphLowering, w: _Window, contraction: Contraction, spat
     if faster is None or not contraction.is_sized or not isinstance(w.batch, int):
         return False
     size, kernel, stride, padding, dilation = (
-        pair[2 - spatial:] for pair in ((w.height, w.width), w.kernel, w.stride, w.padding, w.dilation))
+        pair[2 - spatial:]
+        for pair in ((number(w.height), number(w.width)), w.kernel, w.stride, w.padding, w.dilation))
     sizes = Convolution((w.batch, w.channels, *size), (w.groups * w.group_out, w.group_in, *kernel), stride, padding,
                         dilation, w.groups)
     return faster(sizes, contraction, g.is_read_on())
@@ -262,7 +275,7 @@ def _pixel(
     at = []
     for p, t, s, pad, d in zip(place, tap, w.stride, w.padding, w.dilation):
         at.append(ix.add(ix.add(ix.mul(p, s), ix.mul(t, d)), -pad))
-    index = ix.dot((batch, channel, *at), (image.stride[0], w.height * w.width, w.width, 1))
+    index = ix.dot((batch, channel, *at), (image.stride[0], ix.mul(w.height, w.width), w.width, 1))
     node = g.ops.load(image.buffer, ix.add(index, image.offset), torch.float32)
     zero = g.ops.const(0.0, torch.float32)
     for where, size, pad in zip(at, (w.height, w.width), w.padding):
@@ -276,16 +289,16 @@ def _depthwise(
     g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Window, spatial: int
 ) -> TensorValue | None:
     image = _contiguous(g, input, spatial)
-    if image.stride[1] != w.height * w.width:
+    if image.stride[1] != ix.mul(w.height, w.width):
         image = _contiguous(g, input, input.ndim)
     filters = _contiguous(g, weight, weight.ndim)
     sizes = (w.batch, w.groups * w.group_out, w.out_height, w.out_width)
     n, channel, y, x = shape_vars(sizes)
     first: tuple[int, ...] = (0, 0)
     last: tuple[int, ...] = w.kernel
-    if w.columns == 1:
+    if is_size(w.columns, 1):
         # Of one pixel only the taps inside the image count: an ordinary sum, without a border.
-        sides = list(zip(w.kernel, w.dilation, w.padding, (w.height, w.width)))
+        sides = list(zip(w.kernel, w.dilation, w.padding, map(number, (w.height, w.width))))
         first = tuple(-(-pad // d) for _, d, pad, _ in sides)
         last = tuple(min(k, (size - 1 + pad) // d + 1) for k, d, pad, size in sides)
     loops = [dim_var(4 + at, end - begin) for at, (begin, end) in enumerate(zip(first, last))]
@@ -293,10 +306,10 @@ def _depthwise(
     at = ix.dot((channel, *taps), (w.depth, w.kernel[1], 1))
     a = g.ops.load(filters.buffer, ix.add(at, filters.offset), torch.float32)
     seen = channel if w.group_out == 1 else ix.floordiv(channel, w.group_out)
-    b = _pixel(g, image, w, n, seen, (y, x), (taps[0], taps[1]), w.columns > 1)
+    b = _pixel(g, image, w, n, seen, (y, x), (taps[0], taps[1]), not is_size(w.columns, 1))
     if not loop_vars(loops):
         return reshaped(g, TensorValue(sizes, torch.float32, g.ops.op("mul", a, b)), w.result(spatial))
-    if w.columns == 1:
+    if is_size(w.columns, 1):
         return emit_product(g, w.result(spatial), sizes, None, a, b, loop_vars(loops))
     left = Matrix(filters.buffer, filters.offset, (0,) * (not is_size(w.batch, 1)), w.depth, 1)
     outer = (image.stride[0],) * (not is_size(w.batch, 1))

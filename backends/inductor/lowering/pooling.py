@@ -43,7 +43,8 @@ def max_pool2d(
     planes = same_strides(sizes, strides_of(result), ix.contiguous_strides(sizes))
     if not planes and (g.is_read(1) or g.leaves_graph() or not is_in_planes(g, self)):
         return NotImplemented
-    if not all(g.sizes.are_known(shape, 2, "an image is pooled") for shape in (self.shape, sizes)):
+    known = 2 if g.is_read(1) else 0  # places are computed from sizes
+    if not all(g.sizes.are_known(shape, known, "an image is pooled") for shape in (self.shape, sizes)):
         return NotImplemented
     kernel, pad, dilated = _pair(kernel_size), _pair(padding), _pair(dilation)
     step = _pair(stride) if stride else kernel
@@ -51,10 +52,14 @@ def max_pool2d(
         return max_with_places(g, self, [int(n) for n in result.shape[-2:]], kernel, step, pad, dilated)
     if max(kernel) > MAX_TAPS:
         return NotImplemented
+    for dim in (-2, -1):
+        offsets = [tap * dilated[dim] - pad[dim] for tap in range(kernel[dim])]
+        if not _know_edges(g, sizes[dim], self.shape[dim], offsets, step[dim], pad[dim], ceil_mode):
+            return NotImplemented
     g.realize_if_dear(self)
     out = self
     for dim in (-2, -1):
-        out = _along(g, out, out.ndim + dim, int(result.shape[dim]), kernel[dim], step[dim], pad[dim], dilated[dim])
+        out = _along(g, out, out.ndim + dim, sizes[dim], kernel[dim], step[dim], pad[dim], dilated[dim])
     if not planes:
         keep_in_planes(g, out)
     indices = TensorValue(out.shape, torch.int64, g.ops.const(0, torch.int64))
@@ -66,14 +71,44 @@ def _pair(values: Sequence[int] | int) -> tuple[int, int]:
     return (values[0], values[-1])
 
 
+def _know_edges(
+    g: GraphLowering, size: ix.Index, length: ix.Index, offsets: Sequence[int], stride: int, padding: int, ceil: bool
+) -> bool:
+    """Notes in which order a loop over windows meets the places where taps enter the image and leave it; whether that
+    is the same for all sizes that the graph serves."""
+    if isinstance(size, int) and isinstance(length, int):
+        return True
+    enters = sorted({max(-(offset // stride), 0) for offset in offsets})
+    within, beyond = [], []
+    for offset in reversed(offsets):
+        # As the scheduler writes it (``guards.bounds_of``).
+        edge = ix.mul(ix.floordiv(ix.add(offset, ix.mul(length, -1)), stride), -1)
+        (beyond if _leaves_behind(offset, offsets[-1], stride, padding, ceil) else within).append(edge)
+    edges = [0, *enters, *within, size, *beyond]
+    if not g.sizes.is_ordered(edges, "windows of an image"):
+        return False
+    g.ops.know_order(edges)
+    return True
+
+
+def _leaves_behind(offset: int, last: int, stride: int, padding: int, ceil: bool) -> bool:
+    """Whether a tap leaves an image of any length behind the last window, if it does at all.
+
+    Args:
+        last: the offset of a window's last tap.
+    """
+    some = range(last + padding + 1, last + padding + 1 + stride)  # what follows repeats itself
+    windows = [(n + padding - last - 1 + ceil * (stride - 1)) // stride + 1 for n in some]
+    return all(count <= -((offset - n) // stride) for count, n in zip(windows, some))
+
+
 def _along(
-    g: GraphLowering, x: TensorValue, dim: int, size: int, kernel: int, stride: int, padding: int, dilation: int
+    g: GraphLowering, x: TensorValue, dim: int, size: ix.Index, kernel: int, stride: int, padding: int, dilation: int
 ) -> TensorValue:
     """Maxima of windows along one dim, which then has ``size`` elements; in memory."""
     if (kernel, stride, padding) == (1, 1, 0):
         return x
     length = x.shape[dim]
-    assert isinstance(length, int)
     shape = (*x.shape[:dim], size, *x.shape[dim + 1 :])
     indices = list(shape_vars(shape))
     here = indices[dim]

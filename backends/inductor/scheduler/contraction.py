@@ -14,12 +14,13 @@ import torch
 
 from dynamo_lite import log
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.contraction import Contraction, volume
+from dynamo_lite.backends.inductor.ir.contraction import Contraction, Patches, volume
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Builder, walk
 from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.groups import Group, Member
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store, Tiles
+from dynamo_lite.backends.inductor.scheduler.late_sharing import shared_late
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import rewrite
 from dynamo_lite.backends.inductor.scheduler.narrowing import narrow_integers
 from dynamo_lite.backends.inductor.scheduler.threads import share_work
@@ -84,9 +85,12 @@ def tiles_of_vectors(
     kernel = tiles_of_blocks(builder, kernel, group, buffers)
     assert kernel.tiles is not None
     narrow_integers(builder, kernel)
-    sharing = share_work(kernel.tiles.contraction, threads, info)
+    name, contraction = f"workspace{len(buffers)}", kernel.tiles.contraction
+    if isinstance(contraction.right, Patches) and not contraction.right.is_sized:
+        sharing = shared_late(contraction, threads, name, info)
+    else:
+        sharing = share_work(contraction, threads, info)
     log.artifact("targets").debug("%s: %s", "; ".join(group.members[0].nest.origin), sharing)
-    name = f"workspace{len(buffers)}"
     buffer = buffers[name] = Buffer(name, (sharing.elements,), (1,), torch.float32)
     kernel.buffers[name] = buffer
     kernel.outputs = (*kernel.outputs, name)

@@ -141,7 +141,7 @@ class Tiles:
     def indices(self) -> tuple[ix.Index, ...]:
         """All sizes, strides and offsets."""
         own = self.contraction.indices()
-        return own if self.sharing is None else (*own, self.sharing.slot)
+        return own if self.sharing is None else (*own, *self.sharing.indices())
 
 
 @dataclasses.dataclass(slots=True)

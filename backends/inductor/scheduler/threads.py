@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import (
@@ -62,6 +63,19 @@ FEW = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class LateDecision:
+    """What is decided when a kernel is called, see ``late_sharing``.
+
+    Attributes:
+        names: of the numbers, among the kernel's sizes.
+        described: what the wrapper asks by: nested tuples of numbers, sizes and texts.
+    """
+
+    names: tuple[str, ...]
+    described: tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class WorkSharing:
     """Attributes:
     by_rows: whether threads share out rows, and each packs all panels; if not, panels.
@@ -78,25 +92,34 @@ class WorkSharing:
     decided: whether ``by_rows``, ``kept``, ``direct`` and ``group`` hold for all calls; the library decides if not.
     packing: what it costs to fill the planes of windows, in rows; for the library.
     widest: columns of all panels side by side for which a slot has room; for the library.
+    tiles: of a depthwise convolution, see ``Patches.tiles``, if they are symbols.
+    late: how the symbols among these get their values; None: there are none, but for ``slot``.
     """
 
-    by_rows: bool
+    by_rows: bool | ix.Index
     slots: int
     slot: ix.Index
-    kept: int = 0
+    kept: ix.Index = 0
     direct: bool = False
-    group: int = 0
+    group: ix.Index = 0
     chunk: int = CHUNK_DEPTH
-    strip: int = 0
-    copies: bool = False
-    row_parts: int = 0
-    block_parts: int = 0
-    tile_lines: int = 0
-    tile_groups: int = 0
-    tile_rows: int = 0
+    strip: ix.Index = 0
+    copies: bool | ix.Index = False
+    row_parts: ix.Index = 0
+    block_parts: ix.Index = 0
+    tile_lines: ix.Index = 0
+    tile_groups: ix.Index = 0
+    tile_rows: ix.Index = 0
     decided: bool = True
     packing: float = 0.0
     widest: int = 0
+    tiles: tuple[ix.Index, ...] = ()
+    late: LateDecision | None = None
+
+    def indices(self) -> tuple[ix.Index, ...]:
+        """All that may be a symbol."""
+        return (self.by_rows, self.slot, self.kept, self.group, self.strip, self.copies, self.row_parts,
+                self.block_parts, self.tile_lines, self.tile_groups, self.tile_rows, *self.tiles)
 
     @property
     def exchanged(self) -> bool:

@@ -67,16 +67,15 @@ class ContractionKernel(CppKernel):
             sizes = (right.channels, right.height, right.width, right.out_height, right.out_width)
             self.line(f"c.windows = {{{_list([*sizes, *(n for pair in pairs for n in pair), right.each])}}};")
             if right.each:
-                self.line(f"c.windows.set_tiles({_list(right.tiles(self.info.strip))});")
+                self.line(f"c.windows.set_tiles({_list(sharing.tiles or right.tiles(self.info.strip))});")
             else:
-                self.line(f"c.windows.strip = {sharing.strip}, c.windows.copies = {_bool(sharing.copies)};")
+                self.line(f"c.windows.strip = {_list((sharing.strip,))}, c.windows.copies = {_bool(sharing.copies)};")
         self.line(f"c.transposed = {_bool(c.transposed)}, c.by_rows = {_bool(sharing.by_rows)};")
         self.line(f"c.direct = {_bool(sharing.direct)}, c.slots = {sharing.slots}, c.slot = {_list((sharing.slot,))};")
-        self.line(f"c.row_parts = {sharing.row_parts}, c.block_parts = {sharing.block_parts};")
-        self.line(f"c.tile_lines = {sharing.tile_lines};")
-        self.line(f"c.tile_groups = {sharing.tile_groups}, c.tile_rows = {sharing.tile_rows};")
-        self.line(f"c.kept = {sharing.kept}, c.decided = {_bool(sharing.decided)};")
-        self.line(f"c.group = {sharing.group}, c.chunk = {sharing.chunk};")
+        for names in (("row_parts", "block_parts"), ("tile_lines",), ("tile_groups", "tile_rows"), ("kept",)):
+            self.line(", ".join(f"c.{name} = {_list((getattr(sharing, name),))}" for name in names) + ";")
+        self.line(f"c.decided = {_bool(sharing.decided)}, c.chunk = {sharing.chunk};")
+        self.line(f"c.group = {_list((sharing.group,))};")
         if not sharing.decided:
             self.line(f"c.packing = {sharing.packing!r}, c.widest = {sharing.widest};")
             self._costs()
@@ -217,5 +216,5 @@ def _list(values: Sequence[ix.Index]) -> str:
     return ", ".join(index_text(n, {}) for n in values)
 
 
-def _bool(value: bool) -> str:
-    return "true" if value else "false"
+def _bool(value: bool | ix.Index) -> str:
+    return f"{index_text(value, {})} != 0" if isinstance(value, ix.Expr) else "true" if value else "false"

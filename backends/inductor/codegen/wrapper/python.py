@@ -46,7 +46,14 @@ from dynamo_lite.backends.inductor.codegen.wrapper.entries import (
 from dynamo_lite.backends.inductor.codegen.wrapper.launches import launch_lines
 from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import MemoryPlan, owners, plan_memory
 from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
-from dynamo_lite.backends.inductor.codegen.wrapper.values import size_text, tuple_text, value_text
+from dynamo_lite.backends.inductor.codegen.wrapper.values import (
+    decision_text,
+    same_value,
+    shape_text,
+    size_text,
+    tuple_text,
+    value_text,
+)
 from dynamo_lite.backends.inductor.program import (
     BufferSpec,
     CopyInto,
@@ -186,7 +193,10 @@ class _Writer:
             if found is not None:
                 places.setdefault(*found)
         words = set(re.findall(r"\w+", "\n".join(lines)))
-        return [f"{symbol} = {place}" for symbol, place in places.items() if symbol in words and symbol != place]
+        decided = [decision_text(decision, self._variable, self._bind) for decision in self._program.decisions]
+        words.update(re.findall(r"\w+", "\n".join(decided)))
+        sizes = [f"{symbol} = {place}" for symbol, place in places.items() if symbol in words and symbol != place]
+        return [*sizes, *decided]
 
     # ------------------------------------------------------------ names
     def _use(self, name: str, index: int) -> None:
@@ -219,7 +229,7 @@ class _Writer:
     def _bind(self, name: str, value: Any) -> str:
         """``value`` under a name of its own in the namespace."""
         name = re.sub(r"\W", "_", name)
-        while keyword.iskeyword(name) or not _same(self._namespace.get(name, value), value) or (
+        while keyword.iskeyword(name) or not same_value(self._namespace.get(name, value), value) or (
                 name in self._variables):
             name += "_"
         self._namespace[name] = value
@@ -272,7 +282,7 @@ class _Writer:
         """Kernels rely on the dtype and strides that fake tensors promised; a few operations give others, by their
         arguments."""
         spec = self._program.buffers[name]
-        variable, strides, dtype = self._variable(name), _tuple(spec.stride), self._value(spec.dtype)
+        variable, strides, dtype = self._variable(name), shape_text(spec.stride), self._value(spec.dtype)
         has_strides = self._bind("has_strides", _runtime.has_strides)
         self._line(f"if {variable}.dtype is not {dtype} or not {has_strides}({variable}, {strides}):")
         self._line(f"    {variable} = {self._bind('as_promised', ops.as_promised)}({variable}, {strides}, {dtype})")
@@ -496,7 +506,7 @@ class _Writer:
 
     def _empty(self, spec: BufferSpec) -> str:
         empty = self._bind("empty_strided", torch._C._VariableFunctions.empty_strided)
-        return (f"{empty}({_tuple(spec.size)}, {_tuple(spec.stride)}, dtype={self._value(spec.dtype)}, "
+        return (f"{empty}({shape_text(spec.size)}, {shape_text(spec.stride)}, dtype={self._value(spec.dtype)}, "
                 f"device={self._value(spec.device)})")
 
     def _drop(self, start: int, end: int) -> None:
@@ -550,7 +560,7 @@ class _Writer:
     def _strided(self, base: str, size: Any, stride: Any, offset: Expr) -> str:
         origin = base.removesuffix(".detach()")
         place = "" if isinstance(offset, int) and offset == 0 else f", {origin}.storage_offset() + {size_text(offset)}"
-        return f"{base}.as_strided({_tuple(size)}, {_tuple(stride)}{place})"
+        return f"{base}.as_strided({shape_text(size)}, {shape_text(stride)}{place})"
 
     def _value(self, value: Any) -> str:
         return value_text(value, self._variable, self._bind)
@@ -588,11 +598,3 @@ class _Writer:
         if not inference:
             lines += [indent + line for line in results]
         return "\n".join([*lines, ""])
-
-
-def _same(a: Any, b: Any) -> bool:
-    return a is b or (isinstance(a, torch.device) and isinstance(b, torch.device) and a == b)
-
-
-def _tuple(values: Any) -> str:
-    return tuple_text([size_text(v) for v in values])

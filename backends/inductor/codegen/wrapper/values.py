@@ -5,14 +5,15 @@ Invariant: what a text evaluates to is the value; what has no literal form is bo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
 
 from dynamo_lite.backends.inductor.ir.symbolic import index_of
-from dynamo_lite.backends.inductor.program import BufferRef, Expr, SizeRef
+from dynamo_lite.backends.inductor.program import BufferRef, Decision, Expr, SizeRef
+from dynamo_lite.symbols.integers import Expr as Expression
 from dynamo_lite.symbols.nodes import IntNode
 
 # The name of a buffer's variable; a name in the namespace for a value.
@@ -39,6 +40,22 @@ def size_text(expr: Expr) -> str:
 def tuple_text(items: list[str]) -> str:
     """A tuple of expressions."""
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def shape_text(values: Sequence[Expr]) -> str:
+    """Sizes or strides."""
+    return tuple_text([size_text(v) for v in values])
+
+
+def decision_text(decision: Decision, variable: Variable, bind: Bind) -> str:
+    """What defines the numbers that are decided for a call."""
+    function = bind(decision.function.__name__, decision.function)
+    return f"{', '.join(decision.names)} = {function}({value_text(decision.argument, variable, bind)})"
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Whether one name may stand for both."""
+    return a is b or (isinstance(a, torch.device) and isinstance(b, torch.device) and a == b)
 
 
 def _literal(value: Any, variable: Variable, bind: Bind) -> str:
@@ -81,6 +98,7 @@ def _device(value: Any, variable: Variable, bind: Bind) -> str:
 _TEXTS: dict[type, Callable[[Any, Variable, Bind], str]] = {
     BufferRef: lambda value, variable, bind: variable(value.name),
     SizeRef: lambda value, variable, bind: size_text(value.expr),
+    Expression: lambda value, variable, bind: size_text(value),
     torch.SymFloat: _computed,
     torch.SymInt: lambda value, variable, bind: size_text(value),
     type(None): _literal, bool: _literal, str: _literal,

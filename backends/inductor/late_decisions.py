@@ -1,0 +1,29 @@
+"""What wrappers of graphs with symbolic sizes ask for at each call: decisions of the scheduler, for the call's sizes.
+
+Invariant: a call with sizes that were met before imports and computes nothing.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+_MOST = 4096
+_known: dict[tuple[Any, ...], tuple[int, ...]] = {}
+
+
+def share_windows(description: tuple[Any, ...]) -> tuple[int, ...]:
+    """How the work of a convolution is shared out; see ``scheduler.late_sharing``."""
+    found = _known.get(description)
+    if found is None:
+        # Imported when first needed: the start of a kept graph does without the scheduler.
+        from dynamo_lite.backends.inductor import target_info
+        from dynamo_lite.backends.inductor.scheduler.late_sharing import decide
+
+        if len(_known) >= _MOST:
+            _known.clear()
+        found = _known[description] = decide(description[2:], target_info.with_vectors(*description[:2]))
+    return found
+
+
+def forget() -> None:
+    """Forgets all decisions."""
+    _known.clear()
