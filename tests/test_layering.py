@@ -44,6 +44,7 @@ BACKEND_LAYERS = [
     "inductor.lowering_registry",
     "inductor.lowering",
     "inductor.scheduler",
+    "inductor.late_decisions",
     "inductor.convolution_gradients",
     "inductor.target",
     "inductor.codecache",
@@ -79,6 +80,8 @@ LAZY: set[tuple[str, str]] = {
     ("dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.pipeline"),
     ("dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.training"),
     ("dynamo_lite.backends.inductor.convolution_gradients", "dynamo_lite.backends.inductor.scheduler.image_gradients"),
+    ("dynamo_lite.backends.inductor.late_decisions", "dynamo_lite.backends.inductor.scheduler.late_sharing"),
+    ("dynamo_lite.backends.inductor.late_decisions", "dynamo_lite.backends.inductor.target_info"),
     ("dynamo_lite.backends.inductor.pipeline", "dynamo_lite.backends.inductor.codegen.triton.target"),
 }
 
