@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 
-from dynamo_lite.symbols.integers import Index, Sym
+from dynamo_lite.symbols.integers import Index, Sym, symbols_of
 from dynamo_lite.symbols.nodes import FloatNode, IntNode
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -141,6 +142,23 @@ def solved(x: Index, place: str) -> tuple[str, str] | None:
         return None
     text = f"({place} - {x.const})" if x.const else place
     return monomial[0].name, text if k == 1 else f"({text} // {k})"
+
+
+def missing_sizes(inputs: list[Any], examples: list[Any], values: list[Any]) -> list[SizePlace]:
+    """Where the symbols are found among a graph's inputs that are needed for the values of a part of it and do not
+    follow from the part's own inputs."""
+    sizes = sizes_of(inputs)
+    if not sizes:
+        return []
+    known = {name for name, _ in sizes_of(examples).symbols}
+    needed = {symbol.name for value in pytree.tree_leaves([values, examples]) for symbol in _symbols_in(value)}
+    return [place for place, (name, _) in zip(sizes.places, sizes.symbols) if name in needed - known]
+
+
+def _symbols_in(value: Any) -> set[Sym]:
+    numbers = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+    return {symbol for n in numbers if isinstance(n, torch.SymInt) and isinstance(n.node, IntNode)
+            for symbol in symbols_of(n.node.expr)}
 
 
 def has_symbols(inputs: Sequence[Any]) -> bool:

@@ -19,6 +19,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from dynamo_lite.backends.aot import passes
+from dynamo_lite.backends.aot.call_sizes import SizePlace, missing_sizes
 from dynamo_lite.backends.aot.functional import CannotCut
 from dynamo_lite.backends.aot.gradients import has_new_history, twin
 from dynamo_lite.backends.aot.inner_gradients import last_gradient
@@ -39,6 +40,7 @@ class Segment:
         module: the part as a graph.
         examples: fake tensors for its inputs.
         reads: nodes of the whole graph that its inputs are.
+        sizes: where its last inputs are read of the whole graph's: sizes that do not follow from ``reads``.
         makes: nodes of the whole graph that its results are.
         writes: whether it may write to an input of the whole graph.
     """
@@ -46,6 +48,7 @@ class Segment:
     module: GraphModule
     examples: list[Any]
     reads: list[Node]
+    sizes: list[SizePlace]
     makes: list[Node]
     writes: bool
 
@@ -103,12 +106,14 @@ class SegmentedGraph:
         self._steps = []
         for at, (segment, part) in enumerate(zip(segments, parts)):
             done = [place for place, use in last.items() if use == at and place not in self._results]
-            self._steps.append((part, [places[n] for n in segment.reads], [places[n] for n in segment.makes], done))
+            self._steps.append((
+                part, [places[n] for n in segment.reads], segment.sizes, [places[n] for n in segment.makes], done))
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         values = [*inputs, *[None] * (self._size - len(inputs))]
-        for part, reads, makes, done in self._steps:
-            for place, value in zip(makes, part(*[values[i] for i in reads])):
+        for part, reads, sizes, makes, done in self._steps:
+            numbers = [size.read(inputs) for size in sizes]
+            for place, value in zip(makes, part(*[values[i] for i in reads], *numbers)):
                 values[place] = value
             for place in done:
                 values[place] = None
@@ -348,6 +353,13 @@ def _segment(
             placeholder.meta["at_entry"] = value.requires_grad, value.is_leaf
         placeholder.meta["example_value"] = value
         inputs.append(value)
+    placeholders, whole = list(examples), list(examples.values())
+    missing = missing_sizes(whole, inputs, [node.meta["example_value"] for node in nodes])
+    for place in missing:
+        node = placeholders[place.input]
+        placeholder = graph.placeholder(f"{node.name}_{place.kind}_{place.dim}")
+        placeholder.meta.update(source=placeholder.name, static=False, example_value=place.read(whole))
+        inputs.append(placeholder.meta["example_value"])
     before, after = _state(order[:start]), _state(order[end:])
     for node in (*before, *nodes, *after):
         copy = graph.node_copy(node, env.__getitem__)
@@ -360,7 +372,7 @@ def _segment(
     module.graph.output_node().meta["inside"] = tuple(at for at, n in enumerate(makes) if n not in seen)
     module.meta.update(gm.meta, segment=True)
     writes = any(_may_have_been_written(nodes, value) for value in examples.values() if isinstance(value, torch.Tensor))
-    return Segment(module, inputs, reads, makes, writes)
+    return Segment(module, inputs, reads, missing, makes, writes)
 
 
 def _may_have_been_written(nodes: Sequence[Node], value: torch.Tensor) -> bool:

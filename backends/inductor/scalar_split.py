@@ -25,18 +25,16 @@ from typing import Any
 
 import torch
 import torch.fx
-import torch.utils._pytree as pytree
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.fx import Graph, GraphModule, Node
 
 from dynamo_lite import exc, log
 from dynamo_lite.backends import metrics
-from dynamo_lite.backends.aot.call_sizes import SizePlace, sizes_of
+from dynamo_lite.backends.aot.call_sizes import missing_sizes
 from dynamo_lite.backends.aot.functional import CannotCut
 from dynamo_lite.backends.aot.gradients import twin
 from dynamo_lite.runtime.running_sizes import SIZES
 from dynamo_lite.runtime.whole_calls import is_whole
-from dynamo_lite.symbols.integers import Sym, symbols_of
 from dynamo_lite.symbols.nodes import IntNode
 
 CompileSubgraph = Callable[[GraphModule, list[Any]], Callable[..., Sequence[Any]]]
@@ -327,7 +325,7 @@ def _subgraph(
                 env[number, dtype] = _placeholder(graph, number, f"{number.name}_{len(numbers)}", examples[-1])
                 numbers.append((number, dtype))  # type: ignore[arg-type]
     inputs = list(inputs)
-    places = _missing_sizes([_value(node) for node in inputs], examples, [_value(node) for node in nodes])
+    places = missing_sizes([_value(node) for node in inputs], examples, [_value(node) for node in nodes])
     for place in places:
         node = inputs[place.input]
         examples.append(place.read([_value(n) for n in inputs]))
@@ -367,23 +365,6 @@ def _sizes_used_later(nodes: list[Node]) -> list[Node]:
                 user not in inside or user in found for user in node.users):
             found.add(node)
     return [node for node in nodes if node in found]
-
-
-def _missing_sizes(inputs: list[Any], examples: list[Any], values: list[Any]) -> list[SizePlace]:
-    """Where the symbols are found among a graph's inputs that are needed for a subgraph's values and do not follow from
-    its own inputs."""
-    sizes = sizes_of(inputs)
-    if not sizes:
-        return []
-    known = {name for name, _ in sizes_of(examples).symbols}
-    needed = {symbol.name for value in pytree.tree_leaves([values, examples]) for symbol in _symbols_in(value)}
-    return [place for place, (name, _) in zip(sizes.places, sizes.symbols) if name in needed - known]
-
-
-def _symbols_in(value: Any) -> set[Sym]:
-    numbers = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
-    return {symbol for n in numbers if isinstance(n, torch.SymInt) and isinstance(n.node, IntNode)
-            for symbol in symbols_of(n.node.expr)}
 
 
 def _lookup(env: dict[Any, Node], dtype: torch.dtype | None) -> Callable[[Node], Node]:

@@ -342,3 +342,29 @@ def test_sizes_that_are_used_behind_a_cut():
             assert got.requires_grad is want.requires_grad
     counted = dynamo_lite.metrics()
     assert counted["graphs"] == 1 and not counted["fallbacks"], counted
+
+
+def test_sizes_that_do_not_follow_from_what_a_segment_reads():
+    """The frames of a signal tell how long it is but roughly: the parts behind the cut are given its length."""
+    def f(x):
+        y = x[:, ::5] * 2
+        z = y * 3
+        return y, z.abs() + z.shape[1], z.sum(1)
+
+    def frames(x):
+        y = torch.stft(x, 16, 5, 13, torch.hann_window(13), return_complex=True)
+        return y, y.abs() ** 2
+
+    for function in (f, frames):
+        dynamo_lite.reset()
+        compiled = dynamo_lite.compile(function, dynamic=True)
+        for n in (30, 33, 41, 47):
+            x = torch.randn(3, n)
+            results = []
+            for call in (function, compiled):
+                at = x.clone().requires_grad_()
+                out = call(at)
+                torch.autograd.backward(out, [torch.ones_like(v) for v in out])
+                results.append([*out, at.grad])
+            same(results[1], results[0], rtol=1e-4, atol=1e-4)
+        assert not dynamo_lite.metrics()["fallbacks"] and dynamo_lite.metrics()["graphs"] == 1
