@@ -379,6 +379,8 @@ class TraceFakeMode(FakeTensorMode):
 
     def _dispatch_write(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if self.env is not None and symbolic.has_symbols(args, kwargs):
+            if not overlap.check(func, args, kwargs):
+                symbolic.fix(self.env, args, kwargs, "whether it reads what it writes depends on these sizes")
             self.effects_seen = True
             self.written |= {t.untyped_storage()._cdata for t in overlap.written_by(func, args, kwargs)}
             written = refusals.sizes_written(func, args, kwargs)

@@ -4,13 +4,17 @@ A graph computes first and writes then, as if the operand had been cloned. Eager
 an operand lies across what is written (``x.copy_(x.t())``), and otherwise the result depends on which element it
 visits first. So an operation of that kind fails on fake tensors, and runs in eager.
 
+Where sizes are symbols, the sizes of the traced call are looked at first. That nothing is shared then has to hold for
+other sizes, too: it is asked of the trace as inequalities (:func:`is_apart`), which become guards.
+
 Invariant: an operation that passes reads no element that it writes at another place, or in another place of its order.
 """
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -29,12 +33,16 @@ class MemoryOverlap(RuntimeError):
     """An operation writes to memory that it also reads elsewhere."""
 
 
-def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Of an operation that writes to arguments.
+
+    Returns:
+        whether what was found holds for all calls that the guards let pass; it may not where sizes are symbols.
 
     Raises:
         MemoryOverlap: an element is written that is also read elsewhere, or written twice.
     """
+    for_all = True
     names, written, elementwise = _facts(func)
     values = {**dict(zip(names, args)), **kwargs}
     targets = [values[name] for name in written if name in values]
@@ -48,14 +56,22 @@ def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
             continue
         if _overlaps_itself(place):
             raise MemoryOverlap(_WRITTEN)
+        symbolic = target._has_symbolic_sizes_strides
+        for_all = for_all and (not symbolic or _never_overlaps_itself(target))
         for source in sources:
             if source.untyped_storage()._cdata != target.untyped_storage()._cdata:
                 continue
             other = layout(source)
-            if other is None or (elementwise and other == place):
+            if other is None:
                 continue
-            if have_common_element(place, other):
+            symbolic = target._has_symbolic_sizes_strides or source._has_symbolic_sizes_strides
+            if elementwise and other == place:
+                for_all = for_all and (not symbolic or _lies_alike(target, source))
+            elif have_common_element(place, other):
                 raise MemoryOverlap(_READ)
+            else:
+                for_all = for_all and (not symbolic or is_apart(target, source))
+    return for_all
 
 
 @functools.cache
@@ -149,6 +165,66 @@ def _overlaps_itself(place: Layout) -> bool:
             return True
         reached += stride * (n - 1)
     return False
+
+
+# ---------------------------------------------------------------- where sizes are symbols
+def _lies_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one memory that have the same elements in the traced call have them in all."""
+    pairs = zip((*a.shape, *a.stride(), a.storage_offset()), (*b.shape, *b.stride(), b.storage_offset()))
+    return a.dtype == b.dtype and a.dim() == b.dim() and all(_holds(operator.eq, m, n) for m, n in pairs)
+
+
+def is_apart(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one memory have no element in common in any call; False also where that is not found.
+
+    One lies behind the other, or both within each period of a stride: of the rows of a matrix, one has the columns
+    to the left of the other's.
+    """
+    if a.dtype != b.dtype:
+        return False
+    first, second = (a, b) if _known(a.storage_offset()) < _known(b.storage_offset()) else (b, a)  # type: ignore[operator]
+    distance = second.storage_offset() - first.storage_offset()
+    dims = [(stride, size) for t in (first, second) for stride, size in zip(t.stride(), t.shape) if _known(size) != 1]
+    periods = {_known(stride): stride for stride, _ in dims if _known(stride)}
+    for known, period in sorted(periods.items(), key=lambda item: item[0], reverse=True):  # type: ignore[arg-type,return-value]
+        if all(_known(s) % known == 0 for s, _ in dims if _known(s) >= known) and _lie_within(  # type: ignore[operator]
+                first, second, distance, period):
+            return True
+    return _lie_within(first, second, distance, None)
+
+
+def _lie_within(first: torch.Tensor, second: torch.Tensor, distance: Any, period: Any) -> bool:
+    """Whether two tensors lie one behind the other within each period (None: as a whole), in every call."""
+    ends = []
+    for tensor in (first, second):
+        end = 0
+        for stride, size in zip(tensor.stride(), tensor.shape):
+            if _known(size) == 1:
+                continue
+            if period is None or _known(stride) < _known(period):  # type: ignore[operator]
+                end = end + stride * (size - 1)
+            elif not _holds(operator.eq, stride % period, 0):
+                return False
+        ends.append(end)
+    if not _holds(operator.gt, distance, ends[0]):
+        return False
+    return period is None or _holds(operator.gt, period, distance + ends[1])
+
+
+def _holds(compare: Callable[[Any, Any], Any], a: Any, b: Any) -> bool:
+    """Whether a comparison holds in the traced call; if it does, it is guarded to hold in every call."""
+    return bool(compare(_known(a), _known(b))) and bool(compare(a, b))
+
+
+def _never_overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Whether a tensor whose elements lie apart in the traced call has them apart in every call."""
+    reached: Any = 0
+    dims = [(stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if _known(size) != 1]
+    for stride, size in sorted(dims, key=lambda dim: _known(dim[0])):  # type: ignore[arg-type,return-value]
+        if not _holds(operator.gt, stride, reached):
+            return False
+        reached = reached + stride * (size - 1)
+    return True
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:

@@ -105,9 +105,9 @@ def _with_symbols(
     if isinstance(expected, Exception) and any(map(_is_unknown, pytree.tree_leaves((args, kwargs)))):
         raise expected  # since it asked for a number that no symbol stands for
     if isinstance(expected, Exception):
-        _fix(mode.env, args, kwargs, f"it raises {_first_line(expected)}")
+        fix(mode.env, args, kwargs, f"it raises {_first_line(expected)}")
         raise expected
-    _fix(mode.env, args, kwargs, reason)
+    fix(mode.env, args, kwargs, reason)
     return _as_without(mode, func, args, expected, result)
 
 
@@ -176,7 +176,7 @@ def for_these_sizes(mode: Any, static: Any, func: Any, args: Any, kwargs: Any, e
         return NotImplemented
     fixed, outer, mode.env.operator = len(mode.env.fixed), mode.env.operator, getattr(func, "__name__", str(func))
     try:
-        _fix(mode.env, args, kwargs, f"for sizes that change, torch raises {_first_line(error)}")
+        fix(mode.env, args, kwargs, f"for sizes that change, torch raises {_first_line(error)}")
     finally:
         mode.env.operator = outer
     if len(mode.env.fixed) > fixed:
@@ -355,7 +355,7 @@ def _numbers(value: Any) -> Iterator[Any]:
             yield leaf
 
 
-def _fix(env: Environment, args: Any, kwargs: Any, reason: str) -> None:
+def fix(env: Environment, args: Any, kwargs: Any, reason: str) -> None:
     """From now on, the symbols among the arguments have the values of the traced call."""
     place = env.place()
     why = f"{env.operator}{f', in {place}' if place else ''} ({reason})"

@@ -114,3 +114,47 @@ def test_views_of_one_memory_from_outside():
     assert torch.equal(compiled(x[:4], x[4:]), memory[:4] + memory[4:])
     with pytest.raises(RuntimeError, match="single memory location"):
         compiled(x[:4], x[2:6])
+
+
+def halves(x):
+    n = x.shape[0] // 2
+    x[:n] = x[n:n * 2]
+
+
+def columns(x):
+    n = x.shape[1] // 2
+    x[:, :n].copy_(x[:, n:n * 2])
+    x.t()[0].add_(x.t()[1])
+
+
+def rest(x):
+    n = x.shape[0]
+    x[n // 2:] = x[:n - n // 2]
+
+
+def interleaved(x):
+    x[:, ::2][:, :1].add_(x[:, 1::2][:, :1])
+
+
+SIZES = [(4, 6), (6, 8), (5, 7), (50, 7), (60, 17), (4, 40)]
+
+
+@pytest.mark.parametrize("mark", [True, None])
+@pytest.mark.parametrize("f", [*ACROSS.values(), *APART.values(), halves, columns, rest, interleaved],
+                         ids=[*ACROSS, *APART, "half rows", "half columns", "half or a row more", "interleaved"])
+def test_sizes_that_change(f, mark):
+    """What a call with other sizes would share decides as well: there were no such checks where sizes are symbols."""
+    compiled = dynamo_lite.compile(f, dynamic=mark)
+    for size in SIZES:
+        x = torch.randn(size)
+        got, want = outcome(compiled, x), outcome(f, x)
+        assert str(got) == str(want)
+
+
+@pytest.mark.parametrize("f", [halves, columns, APART["every other"], APART["itself"]])
+def test_what_is_apart_is_one_graph_for_all_sizes(f):
+    compiled = dynamo_lite.compile(f, dynamic=True, fullgraph=True)
+    for size in ((4, 6), (6, 4), (8, 4), (12, 10)):
+        x = torch.randn(size)
+        assert str(outcome(compiled, x)) == str(outcome(f, x))
+    assert dynamo_lite.metrics()["graphs"] == 1
