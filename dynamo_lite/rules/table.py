@@ -551,7 +551,7 @@ def sets_state(function: Any) -> bool:
     """Whether a function written in C sets a switch of torch's, which a trace would do once and for all."""
     name = getattr(function, "__name__", "")
     return (isinstance(function, types.BuiltinFunctionType) and name.startswith(("_set_", "set_"))
-            and getattr(function, "__module__", None) in ("torch._C", None) and name != "set_")
+            and getattr(function, "__module__", None) in ("torch", "torch._C", None) and name != "set_")
 
 
 def all_rows() -> Iterator[Decision]:

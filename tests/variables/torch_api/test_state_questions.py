@@ -67,3 +67,36 @@ def test_the_answer_is_of_the_call(ask, change):
         restore()
     assert compiled(torch.ones(2))[1] == before
     assert len(graphs) == 2
+
+
+def halves_without_denormals(x):
+    torch.set_flush_denormal(True)
+    y = x * 0.5
+    torch.set_flush_denormal(False)
+    return y, x * 0.5
+
+
+def looks_for_anomalies(x):
+    with torch.autograd.set_detect_anomaly(True, check_nan=False):
+        inside = torch.is_anomaly_enabled()
+        y = x * 2
+    return y, inside, torch.is_anomaly_enabled()
+
+
+def casts_to(x):
+    before = torch.get_autocast_dtype("cpu")
+    torch.set_autocast_dtype("cpu", torch.float16)
+    inside = torch.get_autocast_dtype("cpu")
+    torch.set_autocast_dtype("cpu", before)
+    return x + 1, inside
+
+
+@pytest.mark.parametrize("f", [halves_without_denormals, looks_for_anomalies, casts_to])
+def test_what_sets_torchs_state_does_so_at_each_call(f):
+    """Functions in C that set something were called while tracing, where ``torch`` is their module, and never again."""
+    x = torch.full((8,), 1e-39)
+    compiled = dynamo_lite.compile(f)
+    for _ in range(3):
+        got, want = compiled(x), f(x)
+        for a, b in zip(got, want):
+            assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
