@@ -79,7 +79,8 @@ def _know_edges(
     if isinstance(size, int) and isinstance(length, int):
         return True
     enters = sorted({max(-(offset // stride), 0) for offset in offsets})
-    within, beyond = [], []
+    within: list[ix.Index] = []
+    beyond: list[ix.Index] = []
     for offset in reversed(offsets):
         # As the scheduler writes it (``guards.bounds_of``).
         edge = ix.mul(ix.floordiv(ix.add(offset, ix.mul(length, -1)), stride), -1)
