@@ -34,8 +34,8 @@ FUNCTION_APPLY: Callable[..., Any] = getattr(_apply, "__func__", _apply)
 # Whether torch.fx traces is a flag of the module until 2.14, of the thread from 2.15 on.
 FX_TRACES_BY_THREAD = hasattr(_symbolic_trace, "_is_fx_tracing_tls")
 
-# Whether what a node of autograd has saved can be unpacked one by one: not in 2.11, where a saved value that has been
-# written to is an error also for gradients that do not need it.
+# Whether autograd unpacks one by one what a node has saved, and compares its version: not in 2.11, where the compiler
+# notes the versions itself, so that a saved value that was written to is an error for gradients alone that need it.
 SAVED_ONE_BY_ONE = hasattr(torch._C._autograd.SavedTensor, "unpack")
 
 # Switches of kernels that came later: setter -> getter. The kernel of cuDNN's depthwise convolutions: 2.13.

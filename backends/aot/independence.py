@@ -44,9 +44,11 @@ def unwritten(ctx: Any, readers: Sequence[Sequence[int]], given: Sequence[bool],
     """
     results = {i for i, is_given in enumerate(given) if is_given}
     found: list[Any] = []
-    for saved, read_by, is_own in zip(ctx._raw_saved_tensors, readers, own, strict=True):
+    # A result was new when it was saved.
+    versions = getattr(ctx, "versions", None) or [0 if is_own else None for is_own in own]
+    for saved, read_by, version in zip(ctx._raw_saved_tensors, readers, versions, strict=True):
         try:
-            found.append(_own_value(saved) if is_own else saved.unpack())
+            found.append(saved.unpack() if version is None else _at_version(saved, version))
         except RuntimeError as error:
             if results.intersection(read_by):
                 raise
@@ -54,10 +56,13 @@ def unwritten(ctx: Any, readers: Sequence[Sequence[int]], given: Sequence[bool],
     return found
 
 
-def _own_value(saved: Any) -> torch.Tensor:
-    """A result that the node has saved; it was new then."""
+def _at_version(saved: Any, version: int) -> torch.Tensor:
+    """A saved value, which must have this version still; of what a hook has packed autograd asks nothing."""
+    if saved.unpack_hook is not None:
+        unpacked: torch.Tensor = saved.unpack_hook(saved.data)
+        return unpacked
     value: torch.Tensor = saved.data
-    if value._version:
+    if value._version != version:
         raise RuntimeError(WRITTEN)
     return value
 

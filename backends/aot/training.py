@@ -218,6 +218,7 @@ def _autograd_function(
     independence = independent(interface.differentiable, saved.readers, saved.together)
     backwards = _BackwardCalls(backward_for)
     sizes, layouts = interface.sizes, interface.layouts
+    notes_versions = not torch_versions.SAVED_ONE_BY_ONE and sum(interface.differentiable) > 1
 
     class Compiled(torch.autograd.Function):
         """One call of the compiled graph."""
@@ -231,7 +232,10 @@ def _autograd_function(
             computed = forward(*inputs[:interface.inputs])
             values = computed[:count]
             ctx.set_materialize_grads(False)
-            ctx.save_for_backward(*[inputs[i] if i is not None else computed[v] for i, v in sources])
+            kept = [inputs[i] if i is not None else computed[v] for i, v in sources]
+            ctx.save_for_backward(*kept)
+            if notes_versions:
+                ctx.versions = [t._version for t in kept]
             if fixed:
                 ctx.mark_non_differentiable(*[values[i] for i in fixed])
             return values
@@ -313,8 +317,8 @@ def _saved_tensors(
     try:
         tensors = ctx.saved_tensors
     except RuntimeError:
-        if not torch_versions.SAVED_ONE_BY_ONE:
-            raise
+        if not torch_versions.SAVED_ONE_BY_ONE and not hasattr(ctx, "versions"):
+            raise  # the node has one result, whose gradient reads all
         own = [place is None and value < count for place, value in zip(saved.inputs, saved.values)]
         known = unwritten(ctx, saved.readers, given, own)
         return given_to_kernels(known), known

@@ -154,3 +154,15 @@ def test_a_write_to_what_only_another_loss_needs(fn: Any, retain: bool, written:
         for a, b in zip(want, got):
             assert type(a) is type(b), (order, want, got)
             assert torch.allclose(a, b, atol=1e-5) if isinstance(a, torch.Tensor) else a == b, (order, want, got)
+
+
+def test_an_error_of_a_hook_that_unpacks() -> None:
+    def refuse(packed: Any) -> Any:
+        raise RuntimeError("refused")
+
+    for fn in (a_result_is_saved, dynamo_lite.compile(a_result_is_saved)):
+        x, w, v = (t.clone().requires_grad_() for t in (torch.ones(4, 4) / 3, W, V))
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: (t,), refuse):
+            results = fn(x, w, v, U)
+        with pytest.raises(RuntimeError, match="refused"):
+            results[2].sum().backward()
