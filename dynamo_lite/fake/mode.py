@@ -516,12 +516,12 @@ def _has_composite_kernel(func: Any) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
 
 
-# Operators without a metadata rule in torch, whose result is contiguous, with the shape and type of the argument at
-# this position.
+# Operators without a metadata rule in torch, or with one that gives other strides (of 2.13, for an encoder's layer),
+# whose result is contiguous, with the shape and type of the argument at this position.
 _CONTIGUOUS_LIKE = {
     torch.ops.aten._sample_dirichlet.default: 0, torch.ops.aten.binomial.default: 0,
     torch.ops.aten._dirichlet_grad.default: 0, torch.ops.aten.multi_margin_loss_backward.default: 1,
-    torch.ops.aten.multilabel_margin_loss_backward.default: 1,
+    torch.ops.aten.multilabel_margin_loss_backward.default: 1, torch.ops.aten._transformer_encoder_layer_fwd.default: 0,
 }
 
 # Operators in whose place the metadata rule of another one runs: shifts by these names, whose own rule, in Python,
@@ -537,8 +537,9 @@ _MATMUL = torch.ops.aten.matmul.default
 _FFT = torch.ops.aten._fft_c2c.default
 _DEVICE = torch.ops.prim.device.default
 
-# Operators that copy a tensor without elements as it is, whatever shape their metadata rule gives it.
-_COPIES_NOTHING = frozenset({torch.ops.aten.pixel_unshuffle.default})
+# Operators that copy a tensor without elements as it is, whatever their metadata rule gives.
+_COPIES_NOTHING = frozenset({
+    torch.ops.aten.pixel_unshuffle.default, torch.ops.aten._transformer_encoder_layer_fwd.default})
 
 # Operators that raise, or do nothing.
 _CHECKS = frozenset({torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg})

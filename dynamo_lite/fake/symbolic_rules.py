@@ -231,8 +231,15 @@ def _trilinear(
     return _new(mode, size, a)
 
 
+def _encoder_layer(mode: Any, src: torch.Tensor, *others: Any, **named: Any) -> Any:
+    """The fast path of ``nn.TransformerEncoderLayer``, for which torch 2.11 has no rule, and later ones one that keeps
+    the order of dimensions."""
+    return _new(mode, src.shape, src)
+
+
 RULES: dict[Any, Callable[..., Any]] = {
     torch.ops.aten._trilinear.default: _trilinear,
+    torch.ops.aten._transformer_encoder_layer_fwd.default: _encoder_layer,
     torch.ops.aten.complex.default: _complex, torch.ops.aten.polar.default: _complex,
     torch.ops.aten.addcmul.default: _addcmul, torch.ops.aten.addcdiv.default: _addcmul,
     torch.ops.aten.addbmm.default: _addbmm, torch.ops.aten.diagonal_copy.default: _diagonal_copy,

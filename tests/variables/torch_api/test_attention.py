@@ -84,3 +84,28 @@ def test_padding_where_the_encoder_is_a_frame_of_its_own():
     with torch.no_grad():
         for mask in (END, MIDDLE, END):
             torch.testing.assert_close(compiled(x, None, mask), model(x, None, mask))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_where_the_fast_path_puts_its_result(norm_first, backend):
+    layer = nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True, norm_first=norm_first).eval()
+    inputs = [torch.randn(2, 5, 16), torch.randn(5, 2, 16).transpose(0, 1), torch.randn(2, 16, 7).transpose(1, 2),
+              torch.randn(2, 1, 16).expand(2, 5, 16), torch.randn(2, 0, 16), torch.randn(0, 16, 5).transpose(1, 2),
+              torch.randn(1, 16, 1).transpose(1, 2)]
+    compiled = dynamo_lite.compile(lambda x: (layer(x), layer(x).stride()), backend=backend, fullgraph=True)
+    with torch.no_grad():
+        for x in inputs + inputs:
+            (got, strides), want = compiled(x), layer(x)
+            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+            assert got.stride() == strides == want.stride()
+
+
+def test_the_fast_path_is_compiled_once_for_all_lengths():
+    layer = nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True).eval()
+    compiled = dynamo_lite.compile(layer, fullgraph=True)
+    with torch.no_grad():
+        for n in (5, 7, 9, 3):
+            x = torch.randn(2, n, 16)
+            torch.testing.assert_close(compiled(x), layer(x), rtol=1e-5, atol=1e-5)
+    assert dynamo_lite.metrics()["recompiles"] == 1
