@@ -201,7 +201,8 @@ def _without_symbols(
 
     twin_args, twin_kwargs = pytree.tree_map_only((torch.Tensor, *_NUMBERS), twin, (tuple(args), kwargs))
     try:
-        with static:
+        # Torch's rules in Python say what changes with sizes; eager is C++.
+        with torch._C._DisablePythonDispatcher(), static:
             return func(*twin_args, **twin_kwargs)
     except Exception as error:
         signal_handlers.pass_on(error)
