@@ -13,6 +13,7 @@ results of the captured graph in eager, the random stream included.
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +43,7 @@ from dynamo_lite.runtime import autocast, casts_inside
 from dynamo_lite.runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
 from dynamo_lite.runtime.storage_extent import storage_extent
 from dynamo_lite.symbols import torch_questions
+from dynamo_lite.symbols.environment import NumbersAsked
 
 aten = torch.ops.aten
 Decompositions = dict[Any, Callable[..., Any]]
@@ -270,7 +272,7 @@ class Recorder(TorchDispatchMode):
         if kind_of(func) == "composite" and not casts_inside.are_cast(func, (args, kwargs)):
             # Not by a decomposition of ours: what aten's own kernel calls is cast.
             with self, self._flags.kept_by_views(func, args), casts_inside.on(casts):
-                return casts_inside.take_apart(func, args, kwargs, self._decomposes_in_python(func, (args, kwargs)))
+                return self._take_apart(func, args, kwargs)
         self._casts = ()
         try:
             return self._dispatch(func, args, kwargs)
@@ -283,6 +285,8 @@ class Recorder(TorchDispatchMode):
         if func in _NUMBERS_OF_LAYOUT:
             # A kernel of aten's own that has no symbols: they become the numbers of this call, which is guarded.
             found = _NUMBERS_OF_LAYOUT[func](args[0])
+            if args[0]._has_symbolic_sizes_strides and self._fake_mode.env.may_call_again():
+                raise NumbersAsked(str(func))
             return tuple(map(int, found)) if isinstance(found, tuple) else int(found)
         if any(map(_is_real, args)) and func not in LIFTS:
             # A function that is in the graph as a whole may use tensors that nobody passed to it.
@@ -303,15 +307,19 @@ class Recorder(TorchDispatchMode):
             kind = "composite"
         if kind == "composite":
             with self, self._flags.kept_by_views(func, args):
-                return casts_inside.take_apart(func, args, kwargs, self._decomposes_in_python(func, (args, kwargs)))
+                return self._take_apart(func, args, kwargs)
         if kind not in _RECORDED:
             raise CannotFunctionalize(f"{func} changes which memory a tensor uses")
         return _RECORDED[kind](self, func, args, kwargs)
 
-    def _decomposes_in_python(self, func: Any, operands: Any) -> bool:
-        """Whether the trace's fake mode has torch's decompositions in Python compute with these operands."""
+    def _take_apart(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Records what a composite operation is made of: as C++ takes it apart or, where the trace's fake mode does so
+        or C++ would ask for symbols as numbers, as Python does."""
+        run = functools.partial(casts_inside.take_apart, func, args, kwargs)
         asked = getattr(self._fake_mode, "decomposes_in_python", None)
-        return asked is not None and asked(operands, func)
+        if asked is None or not casts_inside.has_python_kernel(func):
+            return run(False)
+        return run(True) if asked((args, kwargs), func) else self._fake_mode.taken_apart(run, (args, kwargs))
 
     def _record_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], view: bool = False) -> Any:
         result = func(*args, **kwargs)

@@ -157,6 +157,20 @@ class TraceFakeMode(FakeTensorMode):
         asks = func is _MATMUL and bool(env.hints) and torch_versions.matmul_asks_for_numbers()
         return bool(asks or env.decomposes_in_python) and have_elements(operands)
 
+    def taken_apart(self, run: Callable[[bool], Any], operands: Any) -> Any:
+        """What a composite operation gives as C++ takes it apart or, where that asks for symbolic sizes as numbers, as
+        Python does: `run` is told whether it is Python. That leaves out what eager checks of tensors without elements.
+        """
+        before, self.effects_seen = self.effects_seen, False
+        try:
+            with self.called_again():
+                return run(False)
+        except NumbersAsked:
+            made = run(True) if have_elements(operands) else None
+            return made if made is not None and have_elements(made) else run(False)
+        finally:
+            self.effects_seen |= before
+
     def asks_for_numbers(self, error: Exception) -> bool:
         """Whether a call has ended since C++ takes no symbols in a list of sizes, and can be made again as in
         :meth:`called_again`."""

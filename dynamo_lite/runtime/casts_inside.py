@@ -40,6 +40,11 @@ def are_cast(func: torch._ops.OpOverload, operands: Any) -> bool:
     return any(_has_kernel(func.name(), key.name) for device, key in _KEYS.items() if device in devices)
 
 
+def has_python_kernel(func: torch._ops.OpOverload) -> bool:
+    """Whether torch takes a composite operation apart in Python, too."""
+    return _COMPOSITE in func.py_kernels
+
+
 def take_apart(func: torch._ops.OpOverload, args: Any, kwargs: dict[str, Any], in_python: bool) -> Any:
     """Runs a composite operation as the operations that it is made of: aten's kernel, or torch's one in Python."""
     kernel = func.py_kernels.get(_COMPOSITE) if in_python else None
