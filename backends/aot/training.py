@@ -218,7 +218,6 @@ def _autograd_function(
     independence = independent(interface.differentiable, saved.readers, saved.together)
     backwards = _BackwardCalls(backward_for)
     sizes, layouts = interface.sizes, interface.layouts
-    notes_versions = not torch_versions.SAVED_ONE_BY_ONE and sum(interface.differentiable) > 1
 
     class Compiled(torch.autograd.Function):
         """One call of the compiled graph."""
@@ -232,10 +231,7 @@ def _autograd_function(
             computed = forward(*inputs[:interface.inputs])
             values = computed[:count]
             ctx.set_materialize_grads(False)
-            kept = [inputs[i] if i is not None else computed[v] for i, v in sources]
-            ctx.save_for_backward(*kept)
-            if notes_versions:
-                ctx.versions = [t._version for t in kept]
+            _save(ctx, [inputs[i] if i is not None else computed[v] for i, v in sources], interface.differentiable)
             if fixed:
                 ctx.mark_non_differentiable(*[values[i] for i in fixed])
             return values
@@ -284,6 +280,12 @@ def _needs_nothing(interface: Interface, grads: Sequence[Any]) -> bool:
         if grads[at] is not None:
             raise RuntimeError(error)
     return not interface.requiring or all(grad is None for grad in grads)
+
+
+def _save(ctx: Any, tensors: Sequence[torch.Tensor], differentiable: tuple[bool, ...]) -> None:
+    ctx.save_for_backward(*tensors)
+    if not torch_versions.SAVED_ONE_BY_ONE and sum(differentiable) > 1:
+        ctx.versions = [t._version for t in tensors]
 
 
 def _take(
