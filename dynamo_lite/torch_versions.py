@@ -31,6 +31,27 @@ def refusal(version: str) -> str | None:
 _apply = torch.autograd.Function.__dict__["apply"]
 FUNCTION_APPLY: Callable[..., Any] = getattr(_apply, "__func__", _apply)
 
+
+class _Identity(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Any) -> Any:  # type: ignore[override]
+        return x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+
+@functools.cache
+def apply_takes_keywords() -> bool:
+    """Whether ``apply`` of autograd functions with a ``setup_context`` takes keyword arguments: not in 2.11."""
+    try:
+        _Identity.apply(x=None)
+    except TypeError:
+        return False
+    return True
+
+
 # Whether torch.fx traces is a flag of the module until 2.14, of the thread from 2.15 on.
 FX_TRACES_BY_THREAD = hasattr(_symbolic_trace, "_is_fx_tracing_tls")
 
@@ -109,6 +130,17 @@ def spectra_take_sorted_dims() -> bool:
         x = torch.empty(3, 5, 7, dtype=torch.complex64, device="meta")
         one, other = (torch.ops.aten._fft_c2c.default(x, dims, 0, True) for dims in ([0, 2], [2, 0]))
     return one.stride() != other.stride()
+
+
+@functools.cache
+def norms_take_dims_from_the_front() -> bool:
+    """Whether torch's rule for ``linalg.vector_norm`` leaves dimensions of one element that are counted from the back:
+    2.11.
+    """
+    with _disable_current_modes():
+        x = torch.empty(7, 1, device="meta")
+        norm: torch.Tensor = torch.ops.aten.linalg_vector_norm.default(x, 2, [-1])
+    return norm.dim() == 2
 
 
 class _Divided(int):

@@ -22,7 +22,7 @@ from ...guards.source import AttrSource, Source
 from ...rules.table import handles
 from ...rules.trace_rules import is_library
 from ...runtime.graph_calls import BackwardGraph, FunctionCall, FunctionSpec, SavedValue
-from ...torch_versions import FUNCTION_APPLY
+from ...torch_versions import FUNCTION_APPLY, apply_takes_keywords
 from ..base import ObservedException, VariableTracker, realized, unsupported, wraps_if
 from ..constant import ConstantVariable
 from ..containers.sequences import TupleVariable
@@ -199,9 +199,9 @@ class _Capture:
         self.layout_asked = False
 
     def _bind(self, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> list[VariableTracker]:
+        if kwargs and not (self.with_setup and apply_takes_keywords()):
+            unsupported(_KIND, f"{self.name}.apply() with keyword arguments")
         if not self.with_setup:
-            if kwargs:
-                unsupported(_KIND, f"{self.name}.apply() with keyword arguments")
             return args
         if not isinstance(self.forward, BaseFunctionVariable):
             unsupported(_KIND, f"{self.name}.forward, {self.forward.describe()}")

@@ -9,7 +9,9 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 import dynamo_lite
+from dynamo_lite import torch_versions
 
+KEYWORDS = torch_versions.apply_takes_keywords()
 BACKENDS = ["eager", "inductor_lite"]
 ALPHA = 0.5
 LOG: list = []
@@ -286,7 +288,7 @@ def without_grad(x):
 
 
 def of_setup(x):
-    y, total = WithSetup.apply(x, k=2.0)
+    y, total = WithSetup.apply(x, k=2.0) if KEYWORDS else WithSetup.apply(x, 2.0)
     return y.sin() + total + WithSetup.apply(x)[0]
 
 
@@ -552,3 +554,17 @@ def test_a_counter_that_the_backward_pass_reads_from_outside():
         STRENGTH.now = now + 1
         with pytest.raises(RuntimeError, match="STRENGTH"):
             later.backward()
+
+
+def test_keywords_are_taken_or_refused_as_in_eager():
+    def outcome(f):
+        try:
+            return f(torch.ones(2, 3))
+        except TypeError as error:
+            return str(error)
+
+    def f(x):
+        return WithSetup.apply(x, k=2.0)[0]
+
+    got, want = outcome(dynamo_lite.compile(f, backend="eager")), outcome(f)
+    assert got == want if isinstance(want, str) else torch.equal(got, want)
