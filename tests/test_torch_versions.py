@@ -109,3 +109,17 @@ def test_remainders_are_asked_of_an_older_torch_alone():
 
     torch_versions.mend_sizes_of_pooling()
     assert all(_meta_registrations.div_rtn(a, b) == a // b for a in (-7, -2, 0, 5, 6) for b in (1, 2, 3))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_norms_along_the_last_dimension_of_one_element(dynamic):
+    def f(x):
+        norm = torch.linalg.vector_norm(x, 2, -1)
+        return norm, norm.shape, torch.linalg.vector_norm(x, 1, (-1, 0))
+
+    compiled = dynamo_lite.compile(f, dynamic=dynamic)
+    for n in (3, 7):
+        x = torch.randn(1, n, 1)
+        (got, shape, other), (want, _, expected) = compiled(x), f(x)
+        assert torch.allclose(got, want) and shape == got.shape == want.shape
+        assert torch.allclose(other, expected) and other.shape == expected.shape

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import traceback
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, no_dispatch
@@ -311,6 +311,8 @@ class TraceFakeMode(FakeTensorMode):
         try:
             if func is _FFT and torch_versions.spectra_take_sorted_dims():
                 args = (args[0], sorted(args[1]), *args[2:])
+            elif func is _NORM and len(args) > 2 and torch_versions.norms_take_dims_from_the_front():
+                args = (*args[:2], _from_the_front(args[2], args[0].dim()), *args[3:])
             if self.casts and func.namespace == "aten":
                 return casting.dispatch(self, func, types, args, kwargs or {}, _traits_of(func).is_composite)
             return self.dispatch_here(func, types, args, kwargs)
@@ -549,7 +551,13 @@ for _in_place in ("", "i"):
 
 _MATMUL = torch.ops.aten.matmul.default
 _FFT = torch.ops.aten._fft_c2c.default
+_NORM = torch.ops.aten.linalg_vector_norm.default
 _DEVICE = torch.ops.prim.device.default
+
+
+def _from_the_front(dims: list[int] | None, rank: int) -> list[int] | None:
+    return [d + rank if -rank <= d < 0 else d for d in dims] if isinstance(dims, (list, tuple)) else dims
+
 
 # Operators that copy a tensor without elements as it is, whatever their metadata rule gives.
 _COPIES_NOTHING = frozenset({
