@@ -13,7 +13,6 @@ results of the captured graph in eager, the random stream included.
 from __future__ import annotations
 
 import contextlib
-import functools
 import operator
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -315,11 +314,20 @@ class Recorder(TorchDispatchMode):
     def _take_apart(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Records what a composite operation is made of: as C++ takes it apart or, where the trace's fake mode does so
         or C++ would ask for symbols as numbers, as Python does."""
-        run = functools.partial(casts_inside.take_apart, func, args, kwargs)
+        def run(in_python: bool) -> Any:
+            made = casts_inside.take_apart(func, args, kwargs, in_python)
+            return self._as_new(func, made) if in_python else made
+
         asked = getattr(self._fake_mode, "decomposes_in_python", None)
         if asked is None or not casts_inside.has_python_kernel(func):
             return run(False)
         return run(True) if asked((args, kwargs), func) else self._fake_mode.taken_apart(run, (args, kwargs))
+
+    def _as_new(self, func: Any, made: Any) -> Any:
+        """The result of an operation that gives no view where Python ends with one (``matmul`` of torch 2.11)."""
+        if not isinstance(made, torch.Tensor) or any(r.alias_info is not None for r in func._schema.returns):
+            return made
+        return made if self._track(made).parent is None else aten._unsafe_view.default(made, made.shape)
 
     def _record_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], view: bool = False) -> Any:
         result = func(*args, **kwargs)

@@ -79,7 +79,7 @@ def test_first_values_that_are_drawn_until_they_fit():
         return function, model.parameters
 
     first, *rest = check(make)
-    assert first["graph_breaks"] <= 4 and rest == [{}, {}]
+    assert first.get("graph_breaks", 0) <= 4 and rest == [{}, {}]
 
 
 @pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
