@@ -7,6 +7,7 @@ that ``import torch`` has not imported, so that it can be asked before anything 
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -141,6 +142,13 @@ def norms_take_dims_from_the_front() -> bool:
         x = torch.empty(7, 1, device="meta")
         norm: torch.Tensor = torch.ops.aten.linalg_vector_norm.default(x, 2, [-1])
     return norm.dim() == 2
+
+
+@functools.cache
+def clamp_ignores_nan() -> bool:
+    """Whether ``clamp`` by a single bound that is NaN gives what it gets: 2.11; later versions give NaN."""
+    with _disable_current_modes():
+        return not torch.ones(1).clamp(max=math.nan).isnan().item()
 
 
 class _Divided(int):

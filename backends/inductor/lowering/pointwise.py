@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from dynamo_lite import torch_versions
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, wrapped
 from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.lowering.formulas import (
@@ -411,6 +412,13 @@ def hardtanh(g: GraphLowering, self: TensorValue, min_val: Number = -1, max_val:
 
 
 @register_lowering(aten.clamp.default)
+def clamp_(g: GraphLowering, self: TensorValue, min: Number | None = None, max: Number | None = None) -> TensorValue:
+    bounds = [b for b in (min, max) if b is not None]
+    if len(bounds) == 1 and math.isnan(bounds[0]) and torch_versions.clamp_ignores_nan():
+        return elementwise(g, lambda x: x, self, dtype=result_type((self, *bounds)))
+    return clamp(g, self, min, max)
+
+
 def clamp(g: GraphLowering, self: TensorValue, min: Number | None = None, max: Number | None = None) -> TensorValue:
     bounds = [b for b in (min, max) if b is not None]
     dtype = result_type((self, *bounds))
