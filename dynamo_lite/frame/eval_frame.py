@@ -171,6 +171,8 @@ def innermost(model: Any) -> Any:
             if inner is None:
                 inner = torch_marks.below_torch_compile(model)
             if inner is None:
+                inner = torch_marks.below_plain_call(model)
+            if inner is None:
                 return model
             model = inner
 

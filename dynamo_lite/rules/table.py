@@ -442,6 +442,8 @@ def _decide_python(function: types.FunctionType) -> Decision:
     found = _rows.get(id(function.__code__))
     if found is not None:
         return found
+    if torch_marks.below_plain_call(function) is not None:
+        return Decision(Rule.INLINE, reason="torch.compile puts it around what it compiles")
     if not torch_marks.is_marked(function):
         return decide_module(home(function))
     inner = torch_marks.below_own_patch(function)

@@ -81,9 +81,13 @@ _KEEPS_OUT = frozenset(
 
 def _torchs_inside(wrapper: types.FunctionType, name: str) -> types.FunctionType | None:
     """The function of torch's that a wrapper has in its closure under a name."""
-    cells = dict(zip(wrapper.__code__.co_freevars, wrapper.__closure__ or ()))
-    inner = cells[name].cell_contents if name in cells else None
+    inner = _inside(wrapper, name)
     return inner if _is_torchs(inner) else None
+
+
+def _inside(wrapper: types.FunctionType, name: str) -> Any:
+    cells = dict(zip(wrapper.__code__.co_freevars, wrapper.__closure__ or ()))
+    return cells[name].cell_contents if name in cells else None
 
 
 def below_torch_compile(value: Any) -> Any:
@@ -93,9 +97,25 @@ def below_torch_compile(value: Any) -> Any:
     if not isinstance(made, dict):
         return None
     if isinstance(value, types.FunctionType):
-        own = made.get("_is_torch_compile") is True and made.get("_torchdynamo_wrapper_id") == id(value)
+        own = made.get("_torchdynamo_wrapper_id") == id(value) and (
+            made.get("_is_torch_compile") is True or _optimizes(value))
         return made.get("_torchdynamo_orig_callable") if own else None
     return _module_below(value, "OptimizeContext")
+
+
+def _optimizes(wrapper: types.FunctionType) -> bool:
+    """Whether torch.compile has made a wrapper, where torch does not mark it: 2.11."""
+    own = wrapper.__globals__.get("__name__") == "torch._dynamo.eval_frame"
+    return own and type(_inside(wrapper, "self")).__name__ == "OptimizeContext"
+
+
+def below_plain_call(value: Any) -> Any:
+    """What a wrapper calls that torch.compile puts around functions without a file, so as to have a frame
+    of its own, and that does nothing else; None if `value` is not one."""
+    code = getattr(value, "__code__", None) if isinstance(value, types.FunctionType) else None
+    if code is None or code.co_qualname != "wrap_inline.<locals>.inner":
+        return None
+    return _inside(value, "fn") if value.__globals__.get("__name__") == "torch._dynamo.external_utils" else None
 
 
 def _module_below(value: Any, context: str) -> Any:
