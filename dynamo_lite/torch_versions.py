@@ -35,7 +35,7 @@ FUNCTION_APPLY: Callable[..., Any] = getattr(_apply, "__func__", _apply)
 
 class _Identity(torch.autograd.Function):
     @staticmethod
-    def forward(x: Any) -> Any:  # type: ignore[override]
+    def forward(x: Any) -> Any:
         return x
 
     @staticmethod
