@@ -123,6 +123,29 @@ def sizes_of(inputs: Sequence[Any]) -> CallSizes:
     return CallSizes(tuple(places), tuple(symbols.items()))
 
 
+def missing_sizes(inputs: list[Any], examples: list[Any], values: list[Any]) -> list[SizePlace]:
+    """Where the symbols are found among a graph's inputs that are needed for a part's values and do not follow from the
+    part's own inputs: a size ``s0 // 4`` of an intermediate does not tell ``s0``.
+
+    Args:
+        inputs: the graph's, fake tensors and numbers.
+        examples: the part's.
+        values: what the part computes.
+    """
+    sizes = sizes_of(inputs)
+    if not sizes:
+        return []
+    known = {name for name, _ in sizes_of(examples).symbols}
+    needed = {symbol.name for value in pytree.tree_leaves([values, examples]) for symbol in _symbols_in(value)}
+    return [place for place, (name, _) in zip(sizes.places, sizes.symbols) if name in needed - known]
+
+
+def _symbols_in(value: Any) -> set[Sym]:
+    numbers = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+    return {symbol for n in numbers if isinstance(n, torch.SymInt) and isinstance(n.node, IntNode)
+            for symbol in symbols_of(n.node.expr)}
+
+
 def _places(inputs: Sequence[Any]) -> Iterator[SizePlace]:
     for at, value in enumerate(inputs):
         if isinstance(value, torch.SymInt):

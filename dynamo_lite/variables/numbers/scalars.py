@@ -133,6 +133,12 @@ class Unknown:
 
     __str__ = _graph_repr = __repr__
 
+    @property
+    def hint(self) -> NoReturn:
+        """The value in this call, which the nodes of sizes ask for when they are computed or compared with this."""
+        self._asked()
+        raise ValueNeeded("hint")
+
     def __getattr__(self, name: Any) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)

@@ -226,3 +226,24 @@ def test_a_training_loop_compiles_each_function_at_most_4_times(caplog, monkeypa
     again = collections.Counter(
         r.getMessage().split()[0] for r in caplog.records if r.name == "dynamo_lite.recompiles")
     assert again and max(again.values()) <= 3, again
+
+
+def test_sizes_of_an_intermediate_do_not_tell_the_symbol():
+    """A graph is cut where what it returns is used on; the length that a stride leaves, ``s0 // 4``, does not tell
+    ``s0``, which the sizes of what is computed of it have in them."""
+    def fn(x, w):
+        y = F.conv1d(x, w, stride=4)
+        return y, y.sin().transpose(1, 2).contiguous(), F.pad(y, (1, 0)).mul(2)
+
+    compiled = dynamo_lite.compile(fn, dynamic=True)
+    for n in (32, 50, 61):
+        results = []
+        for call in (fn, compiled):
+            torch.manual_seed(n)
+            x, w = torch.randn(2, 3, n, requires_grad=True), torch.randn(4, 3, 5, requires_grad=True)
+            made = call(x, w)
+            sum((m * m).sum() for m in made).backward()
+            results.append([*made, x.grad, w.grad])
+        for want, got in zip(*results, strict=True):
+            assert want.stride() == got.stride()
+            torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)

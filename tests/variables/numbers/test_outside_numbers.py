@@ -9,6 +9,9 @@ import torch
 
 import dynamo_lite
 from dynamo_lite import log
+from dynamo_lite.symbols.environment import Environment
+from dynamo_lite.symbols.nodes import symbolic_int
+from dynamo_lite.variables.numbers.scalars import Scalars, ValueNeeded
 
 
 class Counting:
@@ -123,6 +126,29 @@ SIZES = {
 @pytest.mark.parametrize("name", SIZES)
 def test_numbers_computed_from_sizes(name):
     assert graphs_for(SIZES[name], [(torch.ones(n, 4),) for n in (5, 3, 8, 17, 6)], dynamic=True) == 1
+
+
+def test_a_number_that_a_function_of_torch_multiplies_sizes_with(caplog):
+    """It is guarded by value where a result's size follows from it, and the graph is whole."""
+    caplog.set_level("INFO", "dynamo_lite.graph_breaks")
+    fn = lambda x, a: torch.nn.functional.interpolate(
+        x, scale_factor=a, mode="bilinear", recompute_scale_factor=True, align_corners=False)
+    calls = [(torch.rand(1, 2, n, n), a) for n, a in ((64, 1.5), (48, 1.75), (52, 1.25), (32, 0.5))]
+    assert graphs_for(fn, calls, dynamic=True) == 4
+    assert not caplog.text
+
+
+def test_a_number_that_sizes_are_compared_with():
+    """No comparison with a number that only the running graph knows is told without it."""
+    scalars = Scalars()
+    number = scalars.unknown(float, frozenset({"path"}))
+    env = Environment()
+    size = symbolic_int(env, env.new("n", 8, 2))
+    for ask in (lambda: size == number, lambda: size != number, lambda: size < number, lambda: size * number):
+        scalars.start()
+        with pytest.raises(ValueNeeded):
+            ask()
+        assert scalars.asked
 
 
 class RAdam:
