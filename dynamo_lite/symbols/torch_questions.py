@@ -111,6 +111,8 @@ class _StandIn(types.ModuleType):
             return self.answers[name]
         if name == "__path__" and "." in self.__name__:
             raise AttributeError(name)  # the import system asks; it is no package
+        if name == "__file__" and self.real is None:
+            raise AttributeError(name)  # inspect.getmodule asks all modules
         return getattr(self.load(), name)
 
     def load(self) -> types.ModuleType:
@@ -130,6 +132,14 @@ class _Questions(_StandIn):
 
     def __getattribute__(self, name: str) -> Any:
         return ANSWERS[name] if name in ANSWERS else super().__getattribute__(name)
+
+    def load(self) -> types.ModuleType:
+        """The real module. It answers what is not answered here, the rest of the operator's questions are ours."""
+        with _lock:
+            real = super().load()
+            if _depths[self]:
+                sys.modules[self.__name__] = self
+            return real
 
 
 _questions = _Questions(NAME, ANSWERS)

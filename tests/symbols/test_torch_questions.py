@@ -56,3 +56,21 @@ def test_what_has_no_answer_is_the_real_modules():
     print(sys.modules[name].ShapeEnv is ShapeEnv, type(sys.modules[name]).__name__, lazy.Integer is sympy.Integer)
     """)
     assert out.split("\n")[:3] == ["False False", "4 True", "True module True"]
+
+
+def test_answers_stay_while_the_real_module_is_imported():
+    """Who goes through all modules and asks for their files imports nothing; where a question of torch's imports the
+    real module, the next ones of the same operator are answered here all the same."""
+    out = run("""
+    import sys, torch
+    from dynamo_lite.symbols import torch_questions as q
+    with q.scope(symbols=True):
+        print(any(hasattr(sys.modules[name], "__file__") for name in (q.NAME, "sympy", "torch.utils._sympy.functions")))
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
+        print(ShapeEnv.__name__, free_unbacked_symbols is q.ANSWERS["free_unbacked_symbols"])
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+        print(free_unbacked_symbols is q.ANSWERS["free_unbacked_symbols"])
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+    print(free_unbacked_symbols is q.ANSWERS["free_unbacked_symbols"])
+    """)
+    assert out.split("\n")[:4] == ["False", "ShapeEnv True", "True", "False"]
