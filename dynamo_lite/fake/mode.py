@@ -31,6 +31,7 @@ from dynamo_lite.fake import (
     running_sizes,
     symbolic,
     torch_entry,
+    writes_alone,
 )
 from dynamo_lite.fake import strides as stride_rules
 from dynamo_lite.fake.elements import KnownValues
@@ -394,6 +395,13 @@ class TraceFakeMode(FakeTensorMode):
         return symbolic.dispatch(self, self._static, run, func, args, kwargs)
 
     def _dispatch_write(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        written_to = writes_alone.results(func, args, kwargs)
+        if written_to is not NotImplemented:
+            self.effects_seen = True
+            written_tensors = list(overlap.written_by(func, args, kwargs))
+            self.written |= {t.untyped_storage()._cdata for t in written_tensors}
+            self.known.forget(written_tensors)
+            return written_to
         if self.env is not None and symbolic.has_symbols(args, kwargs):
             if not overlap.check(func, args, kwargs):
                 symbolic.fix(self.env, args, kwargs, "whether it reads what it writes depends on these sizes")
