@@ -1,9 +1,9 @@
 """Operators of users' libraries that do nothing but write to tensors which they are given.
 
 A library may register an operator's kernels for devices and, for all others, one that is put together of torch's
-operations. On fake tensors that is the one that runs, and where it loops over elements, as a recursive filter does over
-the samples of a recording, tracing takes as long as the recording is (1,600 samples: 2 s each of the four times), and is
-for its length alone. What the operator gives is known from its schema: the tensors that it has written to.
+operations. On fake tensors that one runs, and where it loops over elements, as a recursive filter does over
+a recording, tracing takes as long as the recording is (torchaudio's `lfilter` of 1,600 samples: 2 s), and
+is for its length alone. What the operator gives is known from its schema: the tensors that it has written to.
 
 Invariant: an operator with a metadata rule, and one that gives anything new, is left to torch's mode.
 """
