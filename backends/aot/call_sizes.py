@@ -167,23 +167,6 @@ def solved(x: Index, place: str) -> tuple[str, str] | None:
     return monomial[0].name, text if k == 1 else f"({text} // {k})"
 
 
-def missing_sizes(inputs: list[Any], examples: list[Any], values: list[Any]) -> list[SizePlace]:
-    """Where the symbols are found among a graph's inputs that are needed for the values of a part of it and do not
-    follow from the part's own inputs."""
-    sizes = sizes_of(inputs)
-    if not sizes:
-        return []
-    known = {name for name, _ in sizes_of(examples).symbols}
-    needed = {symbol.name for value in pytree.tree_leaves([values, examples]) for symbol in _symbols_in(value)}
-    return [place for place, (name, _) in zip(sizes.places, sizes.symbols) if name in needed - known]
-
-
-def _symbols_in(value: Any) -> set[Sym]:
-    numbers = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
-    return {symbol for n in numbers if isinstance(n, torch.SymInt) and isinstance(n.node, IntNode)
-            for symbol in symbols_of(n.node.expr)}
-
-
 def has_symbols(inputs: Sequence[Any]) -> bool:
     """Whether some of a graph's inputs are symbolic integers, or have symbolic sizes."""
     return any(isinstance(value, torch.SymInt) or isinstance(value, torch.Tensor) and value._has_symbolic_sizes_strides
