@@ -1,10 +1,11 @@
-"""Sizes that change: a graph with symbols against one graph for each size, on BERT-base, GPT-2 and ResNet-18.
+"""Sizes that change: a graph with symbols against one graph for each size, on BERT-base, GPT-2 and ResNet-18, that with
+changing numbers of images and with changing images.
 
-    python benchmarks/sizes.py [--only bert gpt2 resnet18] [--rounds 7] [--layers 12]
+    python benchmarks/sizes.py [--only bert gpt2 resnet18 images] [--rounds 7] [--layers 12]
 
-For each size, calls of the model compiled for that size alone and of the one compiled for all sizes take turns, in one
-process; the table has the ratio of their medians, and how often the latter was compiled. CPU seconds of the first
-compile, compilers included, are compared too.
+For each size, calls of the model compiled for that size alone, of the one compiled for all sizes and of eager take
+turns, in one process; the table has the ratios of their medians, and how often the second was compiled. CPU seconds of
+the first compile, compilers included, are compared too.
 """
 
 from __future__ import annotations
@@ -52,7 +53,13 @@ def resnet18(layers: int) -> tuple[nn.Module, Callable[[int, int], torch.Tensor]
     return transformers.ResNetModel(config), lambda n, _: torch.randn(n, 3, 224, 224)
 
 
-MODELS = {"bert": bert, "gpt2": gpt2, "resnet18": resnet18}
+def images(layers: int) -> tuple[nn.Module, Callable[[int, int], torch.Tensor]]:
+    return resnet18(layers)[0], lambda n, side: torch.randn(n, 3, side, side + 32)
+
+
+MODELS = {"bert": bert, "gpt2": gpt2, "resnet18": resnet18, "images": images}
+# Numbers of sequences or images, and the lengths or sides of these.
+SIZES = {"resnet18": (BATCHES, (0,)), "images": ((1, 2), (64, 96, 128, 160, 192, 224, 320))}
 
 
 def cpu_seconds() -> float:
@@ -70,8 +77,8 @@ def measure(name: str, rounds: int, layers: int) -> None:
     torch.manual_seed(0)
     model, inputs = MODELS[name](layers)
     model.eval()
-    lengths = (0,) if name == "resnet18" else LENGTHS
-    sizes = [(n, m) for n in BATCHES for m in lengths if n * m <= MOST_TOKENS]
+    batches, lengths = SIZES.get(name, (BATCHES, LENGTHS))
+    sizes = [(n, m) for n in batches for m in lengths if n * m <= MOST_TOKENS]
     random.Random(0).shuffle(sizes)
     symbolic = dynamo_lite.compile(model)
     with torch.no_grad():
@@ -80,19 +87,22 @@ def measure(name: str, rounds: int, layers: int) -> None:
             x = inputs(n, m)
             torch.testing.assert_close(symbolic(x)[0], model(x)[0], rtol=1e-3, atol=1e-3)
         compiles = log.counters()["graphs"] - before
-        ratios = []
+        ratios, speeds = [], []
         for n, m in sizes:
             x = inputs(n, m)
             static = dynamo_lite.compile(model, dynamic=False)
             with dynamo_lite.config.patch(recompile_limit=len(sizes) + 1):
                 static(x)
-            turns = [(seconds(static, x), seconds(symbolic, x)) for _ in range(rounds)]
-            a, b = (statistics.median(column) for column in zip(*turns))
+            turns = [(seconds(static, x), seconds(symbolic, x), seconds(model, x)) for _ in range(rounds)]
+            a, b, eager = (statistics.median(column) for column in zip(*turns))
             ratios.append(a / b)
-            print(f"{name:9} {n:3} x {m:3}: static {a * 1e3:.2f} ms, symbols {b * 1e3:.2f} ms, {a / b:.2f}", flush=True)
+            speeds.append(eager / b)
+            print(f"{name:9} {n:3} x {m:3}: static {a * 1e3:.2f} ms, symbols {b * 1e3:.2f} ms, {a / b:.2f}; "
+                  f"eager {eager * 1e3:.2f} ms, {eager / b:.2f}", flush=True)
             del static
-    mean = math.exp(statistics.mean(map(math.log, ratios)))
-    print(f"{name:9} compiles {compiles}; static time over this: {mean:.3f} on average, {min(ratios):.2f} at least")
+    mean, speed = (math.exp(statistics.mean(map(math.log, found))) for found in (ratios, speeds))
+    print(f"{name:9} compiles {compiles}; static time over this: {mean:.3f} on average, {min(ratios):.2f} at least; "
+          f"eager's {speed:.2f}, {min(speeds):.2f}")
 
 
 def compile_time(name: str, layers: int) -> None:
