@@ -33,7 +33,7 @@ def of_eager(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Types | 
     if len(types) < 2 or func.namespace != "aten" or any(r.alias_info is not None for r in func._schema.returns):
         return None
     fakes = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-    if not fakes or not all(map(refusals.is_plain, fakes)):
+    if not fakes or not all(map(refusals.is_plain, fakes)) or func in refusals.OPAQUE:
         return None
     key = (func, _key(args), _key(tuple(kwargs.items())))
     if key not in _answers:

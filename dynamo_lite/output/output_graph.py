@@ -31,7 +31,7 @@ from ..runtime import autocast, signal_handlers
 from ..runtime.graph_modules import graph_module
 from ..symbols.environment import NumbersAsked
 from ..variables.base import VariableTracker, wrap_value
-from ..variables.failures import describe_failure, raised_in_eager, refused_in_eager, target_name
+from ..variables.failures import describe_failure, frees_history, raised_in_eager, refused_in_eager, target_name
 from ..variables.numbers.choices import Choices
 from ..variables.numbers.dynamic_values import wrap_dynamic
 from ..variables.numbers.scalars import Scalars, ScalarVariable, new_number
@@ -526,8 +526,8 @@ class OutputGraph:
         for node in reversed(list(self.graph.nodes)):
             if node.op in ("placeholder", "output") or node.users or node.meta.get("impure"):
                 continue
-            if node.meta.get("raises") or _takes_an_int(node):
-                continue  # it may raise, though nobody wants what it gives
+            if node.meta.get("raises") or _takes_an_int(node) or frees_history(node):
+                continue  # it, or another behind it, may raise, though nobody wants what it gives
             if node.meta.get("visit", -1) >= 0 and (raised := refused_in_eager(node)) is not None:
                 what = f"{type(raised).__name__} of {target_name(node.target)}: {exc.one_line(raised)}"
                 raise exc.Unsupported("python_exception_in_trace", what, visit=node.meta["visit"])

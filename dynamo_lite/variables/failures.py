@@ -20,11 +20,14 @@ from ..runtime.graph_calls import GraphCall
 
 # What torch raises of arguments that do not fit.
 _OF_ARGUMENTS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, MemoryOverlap)
-# What autograd raises of a write by the state of the written tensor alone.
+# What autograd raises by the histories of tensors alone, which fake ones have, too.
 _OF_AUTOGRAD = (
     "a leaf Variable that requires grad ", "a view of a leaf Variable that requires grad ",
     "functions with out=... arguments don't support automatic differentiation",
     "Inference tensors cannot be saved for backward.",
+    "One of the differentiated Tensors ", "The differentiated Tensor at index ",
+    "does not require grad and does not have a grad_fn",
+    "Trying to backward through the graph a second time", "grad can be implicitly created only for scalar outputs",
 )
 _MOST_BYTES = 1 << 24  # of all real tensors that are made in order to ask
 _MOST_BYTES_UNUSED = 1 << 18  # the same for what did not fail, where filling them takes some microseconds
@@ -46,7 +49,7 @@ def raised_in_eager(
         return None
     if any(text in str(error) for text in _OF_AUTOGRAD):
         return error  # asked before elements are
-    if torch.is_grad_enabled() and any(map(_has_unknown_history, leaves)):
+    if target is torch.autograd.grad or torch.is_grad_enabled() and any(map(_has_unknown_history, leaves)):
         return None
     first = _raised(op, target, args, kwargs, 0)
     if first is None or type(first) is not (RuntimeError if type(error) is MemoryOverlap else type(error)):
@@ -60,6 +63,8 @@ def refused_in_eager(node: fx.Node) -> Exception | None:
     more than kernels do. Asked of calls whose results nobody uses, as they are left out."""
     if node.op not in ("call_function", "call_method") or not _is_of_torch(node.target):
         return None
+    if node.target is torch.autograd.grad:
+        return None  # histories decide, and real tensors made to ask have none
     first = node.args[0] if node.args else None
     if node.target is operator.getitem and isinstance(first, fx.Node) and isinstance(
             first.meta.get("example_value"), (tuple, list)):
@@ -77,6 +82,12 @@ def refused_in_eager(node: fx.Node) -> Exception | None:
         return None
     again = _raised(node.op, node.target, args, kwargs, 1)
     return raised if type(again) is type(raised) and str(again) == str(raised) else None
+
+
+def frees_history(node: fx.Node) -> bool:
+    """Whether the node takes a gradient and frees what a later one, or a backward pass outside, would need."""
+    retain = node.kwargs.get("retain_graph")
+    return node.target is torch.autograd.grad and not (node.kwargs.get("create_graph") if retain is None else retain)
 
 
 def _is_of_torch(target: Any) -> bool:

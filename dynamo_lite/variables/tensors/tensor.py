@@ -191,6 +191,9 @@ class TensorVariable(VariableTracker):
         if name == "data" and isinstance(value, TensorVariable):
             set_data(tx, self, value)
             return
+        if name == "requires_grad" and value.python_type() is bool:
+            self.call_method(tx, "requires_grad_", [value], {})
+            return
         if name in ("data", "requires_grad", "grad", "names") or isinstance(
             tx.classes.lookup(self.cls, name), _GETSETS
         ):
@@ -400,7 +403,7 @@ def record(
     if target in _AUTOGRAD_CHANGES:
         impure = True
     if not impure and not _has_tensor(result):
-        if result is None or _is_metadata(result):
+        if result is None or _is_metadata(result) or target is torch.autograd.grad:
             if not args and not kwargs:
                 tx.guard_result(target, (), result)  # without operands it can only tell torch's state
             return tx.values.from_result(result, f"result of {target_name(target)}")

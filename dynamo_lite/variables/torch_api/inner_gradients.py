@@ -67,15 +67,16 @@ def _flag(tx: Tracer, name: str, value: VariableTracker) -> Any:
 
 
 def _tensors(tx: Tracer, value: VariableTracker, name: str) -> list[TensorVariable]:
-    """One tensor, or those of a sequence."""
+    """One tensor, or those of an iterable."""
+    items = _items(tx, value)
+    if items and all(isinstance(item, TensorVariable) for item in items):
+        return items  # type: ignore[return-value]
+    unsupported(_KIND, f"{_WHAT} with {name}={realized(tx, value).describe()}")
+
+
+def _items(tx: Tracer, value: VariableTracker) -> list[VariableTracker]:
     value = realized(tx, value)
-    if isinstance(value, TensorVariable):
-        return [value]
-    if value.python_type() in (tuple, list):
-        items = [realized(tx, item) for item in value.iterate(tx)]
-        if items and all(isinstance(item, TensorVariable) for item in items):
-            return items  # type: ignore[return-value]
-    unsupported(_KIND, f"{_WHAT} with {name}={value.describe()}")
+    return [value] if isinstance(value, TensorVariable) else [realized(tx, item) for item in value.iterate(tx)]
 
 
 def _check_histories(tx: Tracer, ends: list[TensorVariable], wanted: list[TensorVariable]) -> None:

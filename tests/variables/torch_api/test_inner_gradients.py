@@ -481,3 +481,91 @@ def test_no_fallback_is_logged(caplog):
         compiled(torch.randn(5, 3, requires_grad=True))[0].backward()
     after = log.counters()
     assert {k: v for k, v in after.items() if "fallback" in k and v != before.get(k, 0)} == {}
+
+
+def of_iterables():
+    model = net(3, 8, 1)
+
+    def function(x):
+        parameters = dict(model.named_parameters())
+        loss = model(x).square().mean()
+        first = torch.autograd.grad(loss, parameters.values(), create_graph=True)
+        second = torch.autograd.grad((g.sum() for g in first), model.parameters(), allow_unused=True, create_graph=True)
+        return loss, *first[:2], *second[:2]
+
+    return function, model
+
+
+def leaves_by_attribute():
+    model = net(3, 8, 1)
+
+    def function(x):
+        y = x.detach()
+        y.requires_grad = True
+        grad, = torch.autograd.grad(model(y).sum(), y, create_graph=True)
+        return grad.square().sum() + model(x).sum()
+
+    return function, model
+
+
+def nothing_used():
+    model = net(3, 8, 1)
+
+    def function(x):
+        other = x.detach().requires_grad_()
+        energy = model(x).sum()
+        grads = torch.autograd.grad(energy, [other], allow_unused=True)
+        assert grads == (None,)
+        torch.autograd.grad(energy, x, retain_graph=True)
+        return energy * 2, grads[0] is None and x.exp()
+
+    return function, model
+
+
+def freed_for_nothing():
+    model = net(3, 8, 1)
+
+    def function(x):
+        energy = model(x).sum()
+        torch.autograd.grad(energy, x)
+        return energy, x.exp()
+
+    return function, model
+
+
+def recurrent():
+    torch.manual_seed(0)
+    model = nn.LSTM(3, 4)
+
+    def function(x):
+        out = model(x)[0].sum()
+        return out.detach(), torch.autograd.grad(out, x)[0]
+
+    return function, model
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "make", [of_iterables, leaves_by_attribute, nothing_used, freed_for_nothing, recurrent])
+def test_one_graph_of_unusual_calls(make, backend):
+    assert observed(make, backend, shapes=((4, 3),)) == [(1, 0, 0), (0, 0, 0), (0, 0, 0)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_errors_that_the_function_catches(backend):
+    def function(x, y):
+        found = []
+        with torch.no_grad():
+            constant = x * 2
+        z = (x * x).sum()
+        for end, start in ((z, y), (constant, x), (x * x, x), (z, x), (z, x)):
+            try:
+                found.append(torch.autograd.grad(end, start)[0])
+            except RuntimeError as error:
+                found.append(str(error))
+        return found
+
+    args = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
+    want, got = function(*args), dynamo_lite.compile(function, backend=backend, fullgraph=True)(*args)
+    assert [type(v) for v in got] == [str, str, str, torch.Tensor, str]
+    assert [v for v in got if isinstance(v, str)] == [v for v in want if isinstance(v, str)]
