@@ -53,7 +53,7 @@ class DoubleBackward:
 
     def __init__(
         self, run: Callable[..., Any], interface: Interface, saved: Saved, examples: list[Any], idle: frozenset[int],
-        compile_gradients: CompileGradients | None = None,
+        compile_gradients: CompileGradients | None = None, inner: bool = False,
     ) -> None:
         self._run = run
         # Where nothing computed is saved, gradients depend on the saved inputs alone: others may have any values.
@@ -67,6 +67,8 @@ class DoubleBackward:
         saved_inputs = {i: at for at, i in enumerate(saved.inputs) if i is not None}
         self._saved = tuple(saved_inputs.items())
         self._others = tuple(i for i in range(self._count) if i not in saved_inputs and i not in idle)
+        # Without inner gradients, inputs that no gradient reaches may come detached.
+        self._leaves = frozenset(i for i, e in enumerate(examples) if inner and _requires_grad(e))
         self._layouts = interface.layouts
         self._results = interface.results
         self._written = {written.value: written.input for written in interface.written}
@@ -148,7 +150,7 @@ class DoubleBackward:
         with torch.enable_grad():
             # Aliases, since one input may have been computed of another: the gradients are partial ones.
             own = [v.view_as(v) if isinstance(v, torch.Tensor) and v.requires_grad else v for v in inputs]
-            for i in wanted:
+            for i in self._leaves.union(wanted):
                 if not own[i].requires_grad:  # nothing behind it depends on these gradients
                     own[i] = own[i].detach().requires_grad_()
             given = [own[i].clone() if i in self._mutated else own[i] for i in range(self._count)]
@@ -232,7 +234,8 @@ def double_backward_of(
     placeholders = gm.graph.find_nodes(op="placeholder")
     examples = [node.meta.get("example_value") for node in placeholders]
     idle = frozenset(i for i in interface.mutated if _is_idle(placeholders[i]) and _layout(examples[i], True))
-    return DoubleBackward(gm.forward, interface, saved, examples, idle, compile_gradients)
+    inner = any(node.target is torch.autograd.grad for node in gm.graph.nodes)
+    return DoubleBackward(gm.forward, interface, saved, examples, idle, compile_gradients, inner)
 
 
 _STATISTICS: dict[Any, tuple[int, int, int]] = {
@@ -259,6 +262,10 @@ def _only_updates(user: Node, node: Node) -> bool:
         return training is True and node not in read
     written = bool(user.meta.get("impure")) and user.args and user.args[0] is node and node not in user.args[1:]
     return bool(written) and all(_only_updates(after, user) for after in user.users)
+
+
+def _requires_grad(example: Any) -> bool:
+    return isinstance(example, torch.Tensor) and example.requires_grad
 
 
 def _layout(example: Any, idle: bool = False) -> tuple[Any, ...] | None:

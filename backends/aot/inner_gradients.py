@@ -16,6 +16,7 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.fx import GraphModule
 
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
+from dynamo_lite.backends.aot.interface import Freed
 
 
 def last_gradient(nodes: Sequence[torch.fx.Node]) -> int:
@@ -28,22 +29,37 @@ def computes_gradients(gm: GraphModule) -> bool:
     return any(node.target is torch.autograd.grad for node in gm.graph.nodes)
 
 
-def freed(head: torch.Tensor) -> str | None:
-    """What eager says when a backward pass from a tensor needs what an earlier one has freed; None if it does not."""
-    for node in _behind(head.grad_fn) if head.grad_fn is not None else ():
-        for name in dir(type(node)):
-            if not name.startswith("_saved_") and name != "saved_tensors":
-                continue
-            try:
-                getattr(node, name)
-            except RuntimeError as error:
-                return str(error)
+def makes_leaves(gm: GraphModule) -> bool:
+    """Whether gradients begin at what a captured graph makes, as its inputs do not tell."""
+    return any(node.kwargs.get("requires_grad") or node.target == "requires_grad_" and False not in node.args
+               for node in gm.graph.nodes if node.op.startswith("call_"))
+
+
+def freed(head: torch.Tensor, ends: Sequence[GradientEdge | None]) -> Freed | None:
+    """What of a tensor's history is of no use, if there is such a part; `ends`: the inputs."""
+    found: Freed | None = None
+    nodes = list(_behind(head.grad_fn)) if head.grad_fn is not None else []
+    for node in sorted(nodes, key=lambda n: n._sequence_nr(), reverse=True):  # as the engine comes to them
+        error = _error_of(node)
+        if error is not None and (found is None or not found.before_inputs):
+            found = Freed(error if found is None else found.error, bool(leads_to(node, ends)))
+    return found
+
+
+def _error_of(node: Node) -> str | None:
+    for name in dir(type(node)):
+        if not name.startswith("_saved_") and name != "saved_tensors":
+            continue
+        try:
+            getattr(node, name)
+        except RuntimeError as error:
+            return str(error)
     return None
 
 
-def leads_to(head: torch.Tensor, ends: Sequence[GradientEdge | None]) -> set[int]:
-    """The places of the edges that a backward pass from a tensor comes to."""
-    found = set(_behind(head.grad_fn)) if head.grad_fn is not None else set()
+def leads_to(start: Node | None, ends: Sequence[GradientEdge | None]) -> set[int]:
+    """The places of the edges that a backward pass comes to from a node."""
+    found = set(_behind(start)) if start is not None else set()
     return {at for at, end in enumerate(ends) if end is not None and end.node in found}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -45,6 +45,19 @@ class Written:
     writes: int
 
 
+class Freed(NamedTuple):
+    """Of a result a part of whose history is of no use any more: freed, or what it needs has been written to.
+
+    Attributes:
+        error: eager's, of a backward pass that comes there.
+        before_inputs: whether it lies between the result and an input; else only a backward pass to all leaves comes
+            there, for the sake of one that the graph makes.
+    """
+
+    error: str
+    before_inputs: bool
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Interface:
     """What it takes to run the forward and the backward graph of a captured graph, beside what they are compiled to.
@@ -56,7 +69,7 @@ class Interface:
         random: whether the forward pass draws random numbers.
         unreached: the inputs that require grad, but to which no result's gradient flows.
         requiring: whether there are inputs that require grad.
-        freed: for values whose backward pass needs what the graph itself has freed, eager's error.
+        freed: values whose backward pass needs what the graph itself has freed.
         sizes: what is read of the inputs; the backward graph takes these numbers behind what is saved, and layouts and
             recipes hold formulas over them.
     """
@@ -70,7 +83,7 @@ class Interface:
     random: bool
     unreached: tuple[int, ...]
     requiring: bool = True
-    freed: tuple[tuple[int, str], ...] = ()
+    freed: tuple[tuple[int, Freed], ...] = ()
     sizes: CallSizes = CallSizes()
 
 

@@ -27,7 +27,7 @@ from dynamo_lite.backends.aot.call_sizes import CallSizes, sizes_of
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import at_entry
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, OutputRecipe
-from dynamo_lite.backends.aot.interface import Interface, Result, Written, with_formulas
+from dynamo_lite.backends.aot.interface import Freed, Interface, Result, Written, with_formulas
 from dynamo_lite.backends.aot.output_aliasing import Values, recipe, refuse_shared_inputs, write_back
 from dynamo_lite.backends.aot.record import (
     Decompositions,
@@ -60,8 +60,8 @@ class JointGraph:
         requiring: indices of the inputs that require grad.
         tangents: for each value the placeholder of its incoming gradient; None where there is none.
         gradients: the nodes that the backward pass computes, each with memory of its own.
-        freed: for values whose backward pass needs what the graph itself has freed, eager's error; no gradient comes in
-            for them.
+        freed: for values whose backward pass needs what the graph itself has freed. Where that lies before inputs, no
+            gradient comes in for them.
         before_freed: the inputs that these are computed of.
         gradient_recipes: for each input its gradient, of ``gradients`` (``ValueOutput``) and ``tangents`` (
             ``InputOutput``, counted without those that are None).
@@ -79,7 +79,7 @@ class JointGraph:
     written: tuple[Written, ...] = ()
     requiring: tuple[int, ...] = ()
     tangents: list[Node | None] = dataclasses.field(default_factory=list)
-    freed: dict[int, str] = dataclasses.field(default_factory=dict)
+    freed: dict[int, Freed] = dataclasses.field(default_factory=dict)
     before_freed: set[int] = dataclasses.field(default_factory=set)
     gradients: list[Node] = dataclasses.field(default_factory=list)
     gradient_recipes: list[OutputRecipe] = dataclasses.field(default_factory=list)
@@ -136,6 +136,7 @@ def record_joint(
             if inner:
                 seen = _seen(gm, inputs, edges, results)
                 inner_gradients.refuse_uncut(seen, [*results, *seen])
+            if inner or inner_gradients.makes_leaves(gm):
                 _find_freed(joint, bases, edges)
             joint.sizes = sizes_of(example_inputs)
             _refuse_what_differs_in_tracing(joint)
@@ -312,7 +313,7 @@ def _backward_part(
     tangents: list[torch.Tensor] = []
     known: list[Any] = []
     for i, base in enumerate(bases):
-        if base is None or i in joint.freed or (given is not None and not given[i]):
+        if base is None or _has_none(joint, i) or (given is not None and not given[i]):
             joint.tangents.append(None)
             continue
         tangent = torch.empty_strided(base.shape, base.stride(), dtype=base.dtype, device=base.device)
@@ -365,10 +366,15 @@ def _seen(gm: GraphModule, inputs: list[Any], edges: _Edges, results: tuple[Any,
 
 def _find_freed(joint: JointGraph, bases: list[torch.Tensor | None], edges: _Edges) -> None:
     for i, base in enumerate(bases):
-        error = inner_gradients.freed(base) if base is not None else None
-        if base is not None and error is not None:
-            joint.freed[i] = error
-            joint.before_freed |= inner_gradients.leads_to(base, edges)
+        found = inner_gradients.freed(base, edges) if base is not None else None
+        if base is not None and found is not None:
+            joint.freed[i] = found
+            joint.before_freed |= inner_gradients.leads_to(base.grad_fn, edges)
+
+
+def _has_none(joint: JointGraph, value: int) -> bool:
+    """Whether the backward pass from a value is an error in any case."""
+    return value in joint.freed and joint.freed[value].before_inputs
 
 
 def _is_of_forward(grad: torch.Tensor, joint: JointGraph, recorder: Recorder) -> bool:

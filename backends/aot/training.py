@@ -238,7 +238,7 @@ def _autograd_function(
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-            if _needs_nothing(interface, grads):
+            if _needs_nothing(interface, ctx, grads):
                 return (None,) * len(ctx.needs_input_grad)
             for check in checks:
                 check()
@@ -270,15 +270,15 @@ def _autograd_function(
     return Compiled
 
 
-def _needs_nothing(interface: Interface, grads: Sequence[Any]) -> bool:
+def _needs_nothing(interface: Interface, ctx: Any, grads: Sequence[Any]) -> bool:
     """Whether a backward pass needs nothing that was saved.
 
     Raises:
         RuntimeError: eager's, where it needs what the graph itself has freed.
     """
-    for at, error in interface.freed:
-        if grads[at] is not None:
-            raise RuntimeError(error)
+    for at, freed in interface.freed:
+        if grads[at] is not None and (freed.before_inputs or _goes_to_all_leaves(ctx)):
+            raise RuntimeError(freed.error)
     return not interface.requiring or all(grad is None for grad in grads)
 
 
@@ -286,6 +286,19 @@ def _save(ctx: Any, tensors: Sequence[torch.Tensor], differentiable: tuple[bool,
     ctx.save_for_backward(*tensors)
     if not torch_versions.SAVED_ONE_BY_ONE and sum(differentiable) > 1:
         ctx.versions = [t._version for t in tensors]
+
+
+def _goes_to_all_leaves(ctx: Any) -> bool:
+    """Whether the backward pass that runs is one of ``backward()``, as far as the leaves before the graph tell."""
+    for node, _ in ctx.next_functions:
+        while node is not None and node.next_functions:
+            node = node.next_functions[0][0]
+        try:
+            if node is not None and not torch._C._will_engine_execute_node(node):
+                return False
+        except RuntimeError:
+            return False  # said of a leaf whose gradient alone is asked for
+    return True
 
 
 def _take(

@@ -569,3 +569,48 @@ def test_errors_that_the_function_catches(backend):
     want, got = function(*args), dynamo_lite.compile(function, backend=backend, fullgraph=True)(*args)
     assert [type(v) for v in got] == [str, str, str, torch.Tensor, str]
     assert [v for v in got if isinstance(v, str)] == [v for v in want if isinstance(v, str)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_second_derivatives_of_what_the_inner_gradient_alone_depends_on(backend):
+    """The outer gradient does not reach x, which still has to be a leaf when the graph runs again."""
+    def function(x, y, w):
+        grad, = torch.autograd.grad((x * y).sin().sum(), x, retain_graph=True)
+        unused, = torch.autograd.grad((x * w).sin().sum(), x)
+        return grad * w, w.exp()
+
+    found = []
+    for run in (function, dynamo_lite.compile(function, backend=backend)):
+        for turn in range(3):
+            x, y, w = (torch.linspace(-1, k, 4).requires_grad_() for k in (1, 2, 3))
+            a, b = run(x, y, w)
+            first, = torch.autograd.grad((a.square() + b.square()).sum(), w, create_graph=True)
+            found.append([first, *torch.autograd.grad(first.sin().sum(), [w, x], allow_unused=True)])
+    torch.testing.assert_close(found[3:], found[:3])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("spoil", ["free", "write"])
+def test_histories_of_leaves_made_inside(spoil, backend):
+    """What is of no use is an error of a backward pass to all leaves alone, where no input is behind it."""
+    model = net(3, 8, 1)
+
+    def function(x):
+        leaf = x.detach().clone().requires_grad_()
+        made = leaf.exp()
+        energy = (made * made).sum() + (x * 2).sum()
+        if spoil == "free":
+            torch.autograd.grad(made.sum(), leaf)
+        else:
+            made.add_(1)
+        return energy, model(x)
+
+    found = []
+    for run in (function, dynamo_lite.compile(function, backend=backend)):
+        x = torch.linspace(-1, 1, 6).view(2, 3).requires_grad_()
+        energy, out = run(x)
+        grads = torch.autograd.grad(energy, [x, model[0].weight], retain_graph=True, allow_unused=True)
+        assert grads[1] is None
+        found.append([energy, out, grads[0], *torch.autograd.grad(out.sum(), x), error_of(run(x)[0].backward)])
+    assert found[1].pop() == found[0].pop()
+    torch.testing.assert_close(found[1], found[0])
