@@ -49,7 +49,7 @@ def raised_in_eager(
         return None
     if any(text in str(error) for text in _OF_AUTOGRAD):
         return error  # asked before elements are
-    if target is torch.autograd.grad or torch.is_grad_enabled() and any(map(_has_unknown_history, leaves)):
+    if _depends_on_history(target, leaves):
         return None
     first = _raised(op, target, args, kwargs, 0)
     if first is None or type(first) is not (RuntimeError if type(error) is MemoryOverlap else type(error)):
@@ -63,8 +63,6 @@ def refused_in_eager(node: fx.Node) -> Exception | None:
     more than kernels do. Asked of calls whose results nobody uses, as they are left out."""
     if node.op not in ("call_function", "call_method") or not _is_of_torch(node.target):
         return None
-    if node.target is torch.autograd.grad:
-        return None  # histories decide, and real tensors made to ask have none
     first = node.args[0] if node.args else None
     if node.target is operator.getitem and isinstance(first, fx.Node) and isinstance(
             first.meta.get("example_value"), (tuple, list)):
@@ -91,6 +89,9 @@ def frees_history(node: fx.Node) -> bool:
 
 
 def _is_of_torch(target: Any) -> bool:
+    """Whether real tensors without histories tell what it refuses."""
+    if target is torch.autograd.grad:
+        return False
     module = getattr(target, "__module__", None) or ""
     return isinstance(target, str) or module == "_operator" or module.split(".")[0] == "torch"
 
@@ -110,6 +111,10 @@ def _raised(op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
             signal_handlers.pass_on(raised)
             return raised
     return None
+
+
+def _depends_on_history(target: Any, operands: list[torch.Tensor]) -> bool:
+    return target is torch.autograd.grad or torch.is_grad_enabled() and any(map(_has_unknown_history, operands))
 
 
 def _has_unknown_history(value: torch.Tensor) -> bool:
