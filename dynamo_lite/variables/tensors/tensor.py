@@ -403,7 +403,7 @@ def record(
     if target in _AUTOGRAD_CHANGES:
         impure = True
     if not impure and not _has_tensor(result):
-        if result is None or _is_metadata(result) or target is torch.autograd.grad:
+        if _is_metadata(result):
             if not args and not kwargs:
                 tx.guard_result(target, (), result)  # without operands it can only tell torch's state
             return tx.values.from_result(result, f"result of {target_name(target)}")
@@ -583,7 +583,7 @@ def _has_tensor(result: Any) -> bool:
 def _is_metadata(result: Any) -> bool:
     if isinstance(result, (tuple, list)):
         return all(_is_metadata(r) for r in result)
-    return isinstance(result, (
+    return result is None or isinstance(result, (
         bool, int, float, complex, str, torch.SymInt, torch.SymBool, torch.dtype, torch.device, torch.layout,
         torch.memory_format))
 
