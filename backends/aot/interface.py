@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -45,7 +45,8 @@ class Written:
     writes: int
 
 
-class Freed(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Freed:
     """Of a result a part of whose history is of no use any more: freed, or what it needs has been written to.
 
     Attributes:

@@ -245,8 +245,8 @@ def _autograd_function(
             given = tuple(grad is not None for grad in grads)
             # Gradients of a batch, which vmap asks for at once, have no memory that kernels could read.
             call = None if torch.is_grad_enabled() or any(map(is_wrapped, grads)) else backwards.get(given)
-            if call is None and double_backward is not None:
-                known = ctx.saved_tensors if sources else ()
+            known = (_all_saved(ctx) if sources else ()) if call is None else None
+            if known is not None and double_backward is not None:
                 found = double_backward.gradients(ctx.kept, known, grads, _needed(ctx), ctx.sizes if sizes else ())
                 if found is not None:
                     return found
@@ -286,6 +286,17 @@ def _save(ctx: Any, tensors: Sequence[torch.Tensor], differentiable: tuple[bool,
     ctx.save_for_backward(*tensors)
     if not torch_versions.SAVED_ONE_BY_ONE and sum(differentiable) > 1:
         ctx.versions = [t._version for t in tensors]
+
+
+def _all_saved(ctx: Any) -> Sequence[Any] | None:
+    """What was saved; None if a backward pass of another result has freed its part of it."""
+    try:
+        found: Sequence[Any] = ctx.saved_tensors
+    except RuntimeError:
+        if getattr(ctx, "rest", None) is None:
+            raise
+        return None
+    return found
 
 
 def _goes_to_all_leaves(ctx: Any) -> bool:

@@ -122,8 +122,8 @@ def keep(key: str | None, value: Artifact | Pair) -> None:
 
 # ---------------------------------------------------------------- what a file may hold
 _RECORDS = (Artifact, ReplayPlan, Pair, Decided, WrapperSource, EntrySpec, interface.Interface, interface.Result,
-            interface.Written, interface.Saved, call_sizes.CallSizes, call_sizes.SizePlace, call_sizes.SizeFormula,
-            graph.ValueOutput, graph.InputOutput, graph.LiteralOutput, graph.OutputAlias)
+            interface.Written, interface.Saved, interface.Freed, call_sizes.CallSizes, call_sizes.SizePlace,
+            call_sizes.SizeFormula, graph.ValueOutput, graph.InputOutput, graph.LiteralOutput, graph.OutputAlias)
 _FIELDS = {ops.RandomFill: ("op",), ops.Functionalized: ("op", "mutated")}  # of classes that are no dataclasses
 # What wrappers name beside operators.
 _NAMED = {

@@ -166,3 +166,16 @@ def test_an_error_of_a_hook_that_unpacks() -> None:
             results = fn(x, w, v, U)
         with pytest.raises(RuntimeError, match="refused"):
             results[2].sum().backward()
+
+
+def test_a_differentiable_gradient_behind_a_backward_pass():
+    """What the first pass has freed the second, which is to be differentiated, does without, as in eager."""
+    found = []
+    for run in (two_heads, dynamo_lite.compile(two_heads)):
+        x = W.clone().requires_grad_()
+        first, second = run(x, W, V, U)
+        a, = torch.autograd.grad(first, x)
+        b, = torch.autograd.grad(second, x, create_graph=True)
+        found.append((a, b.detach()))
+        assert b.requires_grad
+    torch.testing.assert_close(found[1], found[0])

@@ -464,11 +464,12 @@ def test_kept_graphs(tmp_path):
             print("no error")
         except RuntimeError as error:
             print(str(error)[:25], y.requires_grad, g.requires_grad, w.grad, round(g.sum().item(), 4))
+        print(dynamo_lite.log.counters().get("graph_cache_hits", 0))
     """)
     env = {**os.environ, "DYNAMO_LITE_CACHE_DIR": str(tmp_path), "DYNAMO_LITE_CACHE_GRAPHS": "1"}
-    for _ in range(2):
+    for hits in range(2):
         done = new_process.run(program, env=env)
-        said = f"Trying to backward throug True False None {round(6 * math.cos(1), 4)}"
+        said = f"Trying to backward throug True False None {round(6 * math.cos(1), 4)}\n{hits}"
         assert (done.returncode, done.stdout.strip()) == (0, said), done.stderr
 
 
