@@ -150,7 +150,9 @@ def compiled_alike(make, call, **options):
 @pytest.mark.parametrize("name", DESCRIPTORS)
 def test_descriptors_of_a_metaclass(name):
     called = name in ("partial", "static", "class_method")
-    compiled_alike(DESCRIPTORS[name], lambda p, q: p.read() if called else p.read, fullgraph=True)
+    # From 3.13 on a partial is a descriptor, whose code, which warns there, is C.
+    captured = name != "partial" or not hasattr(functools.partial, "__get__")
+    compiled_alike(DESCRIPTORS[name], lambda p, q: p.read() if called else p.read, fullgraph=captured)
 
 
 def text(n):
