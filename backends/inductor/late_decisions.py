@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dynamo_lite import log
+
 _MOST = 4096
 _known: dict[tuple[Any, ...], tuple[int, ...]] = {}
 
@@ -21,6 +23,7 @@ def share_windows(description: tuple[Any, ...]) -> tuple[int, ...]:
         if len(_known) >= _MOST:
             _known.clear()
         found = _known[description] = decide(description[2:], target_info.with_vectors(*description[:2]))
+        log.artifact("targets").debug("a convolution %s: %s", description, found)
     return found
 
 

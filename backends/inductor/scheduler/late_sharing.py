@@ -11,11 +11,10 @@ from typing import Any
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches
-from dynamo_lite.backends.inductor.scheduler.packing import chunk_depth
 from dynamo_lite.backends.inductor.scheduler.threads import LateDecision, WorkSharing, share_work
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
-DECIDED = ("by_rows", "slot", "kept", "group", "strip", "copies", "row_parts", "block_parts", "tile_lines",
+DECIDED = ("by_rows", "slot", "kept", "group", "chunk", "strip", "copies", "row_parts", "block_parts", "tile_lines",
            "tile_groups", "tile_rows")
 """What is decided of ``WorkSharing``; the rest is the same for all sizes."""
 OF_EACH = ("tile_rows", "tile_columns", "several", "slot")
@@ -36,7 +35,7 @@ def shared_late(contraction: Contraction, threads: int, prefix: str, info: Targe
     late = LateDecision(tuple(names.values()), (info.simd, info.winograd, *described(contraction, threads)))
     if right.each:
         return WorkSharing(False, threads, numbers["slot"], tiles=tuple(numbers.values()), late=late)
-    return WorkSharing(slots=threads, chunk=chunk_depth(info), late=late, **numbers)
+    return WorkSharing(slots=threads, late=late, **numbers)
 
 
 def described(contraction: Contraction, threads: int) -> tuple[Any, ...]:

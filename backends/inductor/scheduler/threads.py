@@ -102,7 +102,7 @@ class WorkSharing:
     kept: ix.Index = 0
     direct: bool = False
     group: ix.Index = 0
-    chunk: int = CHUNK_DEPTH
+    chunk: ix.Index = CHUNK_DEPTH
     strip: ix.Index = 0
     copies: bool | ix.Index = False
     row_parts: ix.Index = 0
@@ -118,7 +118,7 @@ class WorkSharing:
 
     def indices(self) -> tuple[ix.Index, ...]:
         """All that may be a symbol."""
-        return (self.by_rows, self.slot, self.kept, self.group, self.strip, self.copies, self.row_parts,
+        return (self.by_rows, self.slot, self.kept, self.group, self.chunk, self.strip, self.copies, self.row_parts,
                 self.block_parts, self.tile_lines, self.tile_groups, self.tile_rows, *self.tiles)
 
     @property

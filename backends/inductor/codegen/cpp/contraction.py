@@ -74,8 +74,8 @@ class ContractionKernel(CppKernel):
         self.line(f"c.direct = {_bool(sharing.direct)}, c.slots = {sharing.slots}, c.slot = {_list((sharing.slot,))};")
         for names in (("row_parts", "block_parts"), ("tile_lines",), ("tile_groups", "tile_rows"), ("kept",)):
             self.line(", ".join(f"c.{name} = {_list((getattr(sharing, name),))}" for name in names) + ";")
-        self.line(f"c.decided = {_bool(sharing.decided)}, c.chunk = {sharing.chunk};")
-        self.line(f"c.group = {_list((sharing.group,))};")
+        self.line(f"c.decided = {_bool(sharing.decided)};")
+        self.line(f"c.group = {_list((sharing.group,))}, c.chunk = {_list((sharing.chunk,))};")
         if not sharing.decided:
             self.line(f"c.packing = {sharing.packing!r}, c.widest = {sharing.widest};")
             self._costs()
