@@ -87,6 +87,10 @@ class Memory:
     def find(self, fake: torch.Tensor) -> Tracked | None:
         return self._tracked.get(id(fake))
 
+    def storages_of(self, chosen: Callable[[torch.Tensor], bool]) -> set[int]:
+        """The identities of the storages of tensors of a kind."""
+        return {id(t.storage) for t in self._tracked.values() if chosen(t.fake)}
+
     def add(self, fake: torch.Tensor, node: Node) -> Tracked:
         """A tensor with memory of its own."""
         tracked = Tracked(fake, node)
