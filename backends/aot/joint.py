@@ -129,7 +129,9 @@ def record_joint(
             with torch_questions.scope(symbols=False), recorder:
                 results = recorder.interpret(gm, inputs)
                 torch._C._set_grad_enabled(True)  # whatever it is at the graph's ends: what has gradients keeps them
-                _refuse_hidden_autograd(inputs, edges, results, recorder.memory)
+                _refuse_hidden_autograd(inputs, edges, results)
+                if inner_gradients.makes_leaves(gm):
+                    _refuse_views_of_leaves(inputs, results, recorder.memory)
                 results = _owned(results, recorder)
             inner = inner_gradients.computes_gradients(gm)
             joint, bases = _forward_part(recorder, inputs, edges, results)
@@ -169,7 +171,7 @@ def _as_at_entry(gm: GraphModule, example_inputs: list[Any]) -> tuple[list[Any],
     return made, edges
 
 
-def _refuse_hidden_autograd(inputs: list[Any], edges: _Edges, results: tuple[Any, ...], memory: Memory) -> None:
+def _refuse_hidden_autograd(inputs: list[Any], edges: _Edges, results: tuple[Any, ...]) -> None:
     for value, edge in zip(inputs, edges):
         if isinstance(value, torch.Tensor):
             if value.requires_grad and value.is_leaf and edge is None:
@@ -177,18 +179,19 @@ def _refuse_hidden_autograd(inputs: list[Any], edges: _Edges, results: tuple[Any
             if value.is_leaf and value.grad is not None:
                 raise CannotFunctionalize("a backward pass inside the graph")
     known = {id(value) for value in inputs}
-    leaves = memory.storages_of(lambda fake: id(fake) not in known and _is_new_leaf(fake))
+    for value in results:
+        if isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf and id(value) not in known:
+            raise CannotFunctionalize("a result that is a new leaf of autograd")
+
+
+def _refuse_views_of_leaves(inputs: list[Any], results: tuple[Any, ...], memory: Memory) -> None:
+    """Of a graph that makes leaves: autograd refuses writes to a leaf's views, and so it has to be one."""
+    known = {id(value) for value in inputs}
+    leaves = memory.storages_of(lambda fake: id(fake) not in known and fake.requires_grad and fake.is_leaf)
     for value in results:
         tracked = memory.find(value) if isinstance(value, torch.Tensor) and id(value) not in known else None
         if tracked is not None and id(tracked.storage) in leaves:
-            # Autograd refuses writes to a leaf's views, and so it has to be one.
-            raise CannotFunctionalize("a result that is a new leaf of autograd, or looks at its memory")
-
-
-def _is_new_leaf(fake: torch.Tensor) -> bool:
-    """Whether gradients begin at a tensor that is no input. A view that was taken without gradients says what its base
-    says."""
-    return fake.requires_grad and fake.is_leaf and (fake._base is None or not fake._base.requires_grad)
+            raise CannotFunctionalize("a result that looks at the memory of a new leaf of autograd")
 
 
 def _has_new_history(value: torch.Tensor, edge: GradientEdge | None) -> bool:
