@@ -81,7 +81,6 @@ LAZY: set[tuple[str, str]] = {
     ("dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.training"),
     ("dynamo_lite.backends.inductor.convolution_gradients", "dynamo_lite.backends.inductor.scheduler.image_gradients"),
     ("dynamo_lite.backends.inductor.late_decisions", "dynamo_lite.backends.inductor.scheduler.late_sharing"),
-    ("dynamo_lite.backends.inductor.late_decisions", "dynamo_lite.backends.inductor.target_info"),
     ("dynamo_lite.backends.inductor.pipeline", "dynamo_lite.backends.inductor.codegen.triton.target"),
 }
 

@@ -23,6 +23,7 @@ from dynamo_lite.backends.aot import ambient, ops
 from dynamo_lite.backends.aot.call_sizes import at_sizes
 from dynamo_lite.backends.aot.gradient_graph import Differentiate
 from dynamo_lite.backends.aot.graph import OutputAlias, ValueOutput
+from dynamo_lite.backends.aot.inner_gradients import computes_gradients
 from dynamo_lite.backends.aot.interface import Interface, Saved
 from dynamo_lite.runtime.storage_extent import storage_extent
 
@@ -234,8 +235,7 @@ def double_backward_of(
     placeholders = gm.graph.find_nodes(op="placeholder")
     examples = [node.meta.get("example_value") for node in placeholders]
     idle = frozenset(i for i in interface.mutated if _is_idle(placeholders[i]) and _layout(examples[i], True))
-    inner = any(node.target is torch.autograd.grad for node in gm.graph.nodes)
-    return DoubleBackward(gm.forward, interface, saved, examples, idle, compile_gradients, inner)
+    return DoubleBackward(gm.forward, interface, saved, examples, idle, compile_gradients, computes_gradients(gm))
 
 
 _STATISTICS: dict[Any, tuple[int, int, int]] = {

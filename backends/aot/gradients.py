@@ -17,10 +17,10 @@ from dynamo_lite.symbols.nodes import hint_of
 def needs_gradients(gm: GraphModule, example_inputs: list[Any]) -> bool:
     """Whether running ``gm`` in eager would extend the autograd graph.
 
-    That takes grad mode, on at entry or switched on inside, and a tensor that requires grad. A graph that calls
-    ``torch.autograd.grad`` extends it at least while it runs. Where the front end left
+    That takes grad mode, on at entry or switched on inside, and a tensor that requires grad. Where the front end left
     the metadata of every call (``meta["example_value"]``), it tells exactly, but for calls without a result, which may
     write: for these any operand that requires grad at the end counts. Otherwise any input that requires grad counts.
+    A graph that calls ``torch.autograd.grad`` extends it in any case, if only while it runs.
     """
     grad_modes = [torch.is_grad_enabled()] + [bool(n.args[0]) for n in gm.graph.nodes if _switches_grad_mode(n)]
     if not any(grad_modes):

@@ -37,13 +37,25 @@ def makes_leaves(gm: GraphModule) -> bool:
 
 def freed(head: torch.Tensor, ends: Sequence[GradientEdge | None]) -> Freed | None:
     """What of a tensor's history is of no use, if there is such a part; `ends`: the inputs."""
-    found: Freed | None = None
-    nodes = list(_behind(head.grad_fn)) if head.grad_fn is not None else []
-    for node in sorted(nodes, key=lambda n: n._sequence_nr(), reverse=True):  # as the engine comes to them
-        error = _error_of(node)
-        if error is not None and (found is None or not found.before_inputs):
-            found = Freed(error if found is None else found.error, bool(leads_to(node, ends)))
-    return found
+    if head.grad_fn is None:
+        return None
+    nodes = sorted(_behind(head.grad_fn), key=lambda n: n._sequence_nr(), reverse=True)  # as the engine comes to them
+    broken = [(node, error) for node in nodes if (error := _error_of(node)) is not None]
+    if not broken:
+        return None
+    before: dict[Node, list[Node]] = {}
+    for node in nodes:
+        for behind, _ in node.next_functions:
+            if behind is not None:
+                before.setdefault(behind, []).append(node)
+    to_inputs: set[Node] = set()
+    todo = [end.node for end in ends if end is not None]
+    while todo:
+        node = todo.pop()
+        if node not in to_inputs:
+            to_inputs.add(node)
+            todo += before.get(node, ())
+    return Freed(broken[0][1], any(node in to_inputs for node, _ in broken))
 
 
 def _error_of(node: Node) -> str | None:

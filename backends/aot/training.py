@@ -47,6 +47,8 @@ def training_function(
     """
     if not any(interface.differentiable):
         return _results(interface, _without_autograd(forward))
+    if not interface.requiring:
+        forward = _without_a_leaf(forward)
     apply = _autograd_function(interface, forward, saved, backward_for, checks, double_backward).apply
     if double_backward is not None:
         apply = _through_views(apply, double_backward)
@@ -153,6 +155,11 @@ def _with_a_leaf(apply: Call) -> Call:
     return run
 
 
+def _without_a_leaf(forward: Call) -> Call:
+    """The forward pass of such a graph, which has no use for the leaf."""
+    return lambda *inputs: forward(*inputs[:-1])
+
+
 def _through_views(apply: Call, double_backward: DoubleBackward) -> Call:
     """For a graph whose gradients are differentiated: which of them the engine asks for it tells of operations, but not
     of leaves, so that each input becomes the result of one."""
@@ -228,7 +235,7 @@ def _autograd_function(
                 ctx.kept, ctx.tensors = double_backward.keep_inputs(inputs), double_backward.views_among(inputs)
             if sizes:
                 ctx.sizes = sizes.of(inputs)
-            computed = forward(*inputs[:interface.inputs])
+            computed = forward(*inputs)
             values = computed[:count]
             ctx.set_materialize_grads(False)
             _save(ctx, [inputs[i] if i is not None else computed[v] for i, v in sources], interface.differentiable)
@@ -245,8 +252,7 @@ def _autograd_function(
             given = tuple(grad is not None for grad in grads)
             # Gradients of a batch, which vmap asks for at once, have no memory that kernels could read.
             call = None if torch.is_grad_enabled() or any(map(is_wrapped, grads)) else backwards.get(given)
-            known = (_all_saved(ctx) if sources else ()) if call is None else None
-            if known is not None and double_backward is not None:
+            if call is None and double_backward is not None and (known := _all_saved(ctx, sources)) is not None:
                 found = double_backward.gradients(ctx.kept, known, grads, _needed(ctx), ctx.sizes if sizes else ())
                 if found is not None:
                     return found
@@ -288,8 +294,10 @@ def _save(ctx: Any, tensors: Sequence[torch.Tensor], differentiable: tuple[bool,
         ctx.versions = [t._version for t in tensors]
 
 
-def _all_saved(ctx: Any) -> Sequence[Any] | None:
-    """What was saved; None if a backward pass of another result has freed its part of it."""
+def _all_saved(ctx: Any, sources: Sequence[Any]) -> Sequence[Any] | None:
+    """What was saved of these sources; None if a backward pass of another result has freed its part of it."""
+    if not sources:
+        return ()
     try:
         found: Sequence[Any] = ctx.saved_tensors
     except RuntimeError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from dynamo_lite import log
+from dynamo_lite.backends.inductor import target_info
 
 _MOST = 4096
 _known: dict[tuple[Any, ...], tuple[int, ...]] = {}
@@ -17,7 +18,6 @@ def share_windows(description: tuple[Any, ...]) -> tuple[int, ...]:
     found = _known.get(description)
     if found is None:
         # Imported when first needed: the start of a kept graph does without the scheduler.
-        from dynamo_lite.backends.inductor import target_info
         from dynamo_lite.backends.inductor.scheduler.late_sharing import decide
 
         if len(_known) >= _MOST:

@@ -19,6 +19,8 @@ from typing import Any
 
 import torch
 
+from dynamo_lite.symbols.nodes import hint_of
+
 aten = torch.ops.aten
 # Steps of the search for an element in common, before two tensors are taken to have one.
 _MOST_STEPS = 2000
@@ -168,6 +170,13 @@ def _overlaps_itself(place: Layout) -> bool:
 
 
 # ---------------------------------------------------------------- where sizes are symbols
+def _dims(tensor: torch.Tensor) -> list[tuple[Any, Any]]:
+    """Strides and sizes of the dimensions that have more than one element in some call: a size that is a symbol may be
+    1 in the traced call alone."""
+    return [(stride, size) for stride, size in zip(tensor.stride(), tensor.shape)
+            if not (type(size) is int and size == 1)]
+
+
 def _lies_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors of one memory that have the same elements in the traced call have them in all."""
     pairs = zip((*a.shape, *a.stride(), a.storage_offset()), (*b.shape, *b.stride(), b.storage_offset()))
@@ -182,12 +191,12 @@ def is_apart(a: torch.Tensor, b: torch.Tensor) -> bool:
     """
     if a.dtype != b.dtype:
         return False
-    first, second = (a, b) if _known(a.storage_offset()) < _known(b.storage_offset()) else (b, a)  # type: ignore[operator]
+    first, second = (a, b) if hint_of(a.storage_offset()) < hint_of(b.storage_offset()) else (b, a)
     distance = second.storage_offset() - first.storage_offset()
-    dims = [(stride, size) for t in (first, second) for stride, size in zip(t.stride(), t.shape) if _known(size) != 1]
-    periods = {_known(stride): stride for stride, _ in dims if _known(stride)}
-    for known, period in sorted(periods.items(), key=lambda item: item[0], reverse=True):  # type: ignore[arg-type,return-value]
-        if all(_known(s) % known == 0 for s, _ in dims if _known(s) >= known) and _lie_within(  # type: ignore[operator]
+    dims = [*_dims(first), *_dims(second)]
+    periods = {hint_of(stride): stride for stride, _ in dims if hint_of(stride)}
+    for known, period in sorted(periods.items(), key=lambda item: item[0], reverse=True):
+        if all(hint_of(s) % known == 0 for s, _ in dims if hint_of(s) >= known) and _lie_within(
                 first, second, distance, period):
             return True
     return _lie_within(first, second, distance, None)
@@ -198,10 +207,8 @@ def _lie_within(first: torch.Tensor, second: torch.Tensor, distance: Any, period
     ends = []
     for tensor in (first, second):
         end = 0
-        for stride, size in zip(tensor.stride(), tensor.shape):
-            if _known(size) == 1:
-                continue
-            if period is None or _known(stride) < _known(period):  # type: ignore[operator]
+        for stride, size in _dims(tensor):
+            if period is None or hint_of(stride) < hint_of(period):
                 end = end + stride * (size - 1)
             elif not _holds(operator.eq, stride % period, 0):
                 return False
@@ -213,14 +220,13 @@ def _lie_within(first: torch.Tensor, second: torch.Tensor, distance: Any, period
 
 def _holds(compare: Callable[[Any, Any], Any], a: Any, b: Any) -> bool:
     """Whether a comparison holds in the traced call; if it does, it is guarded to hold in every call."""
-    return bool(compare(_known(a), _known(b))) and bool(compare(a, b))
+    return bool(compare(hint_of(a), hint_of(b))) and bool(compare(a, b))
 
 
 def _never_overlaps_itself(tensor: torch.Tensor) -> bool:
     """Whether a tensor whose elements lie apart in the traced call has them apart in every call."""
     reached: Any = 0
-    dims = [(stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if _known(size) != 1]
-    for stride, size in sorted(dims, key=lambda dim: _known(dim[0])):  # type: ignore[arg-type,return-value]
+    for stride, size in sorted(_dims(tensor), key=lambda dim: hint_of(dim[0])):
         if not _holds(operator.gt, stride, reached):
             return False
         reached = reached + stride * (size - 1)
