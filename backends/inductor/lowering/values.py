@@ -68,7 +68,7 @@ def is_size(n: ix.Index, k: int) -> bool:
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """As torch broadcasts. Two symbolic sizes that aren't the same expression are equal: the graph's guards say so."""
-    rank = max(map(len, shapes))
+    rank = max(map(len, shapes), default=0)
     out: list[ix.Index] = [1] * rank
     for shape in shapes:
         for at, n in enumerate(shape, rank - len(shape)):

@@ -34,7 +34,8 @@ class Arrangement:
         scan_loops: the same for a kernel that carries values along its inner loop.
         product_loops: the same for the kernel of a group that begins with a sum of products, which a template computes;
             it may add a buffer for the template to those of the program.
-        follows_product: whether a member that runs over the same elements can be computed tile by tile behind one.
+        follows_product: whether a member that runs over the same elements can be computed tile by tile behind one, in
+            the given loops.
         stays_near: whether a member that passes once more over what a group reduces finds it near the core, and may
             share the group's kernel.
         row_in_registers: a row of at most so many elements stays in registers from one pass to the next.
@@ -44,7 +45,7 @@ class Arrangement:
     loops: Callable[[Builder, Kernel], Kernel]
     scan_loops: Callable[[Builder, Kernel], Kernel]
     product_loops: Callable[[Builder, Kernel, Group, dict[str, Buffer]], Kernel]
-    follows_product: Callable[[Group, Member], bool]
+    follows_product: Callable[[Group, Member, Sizes, Sequence[bool]], bool]
     stays_near: Callable[[Group, Member, Sizes, Sequence[bool]], bool]
     row_in_registers: int
     row_in_scratch: int

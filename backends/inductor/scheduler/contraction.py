@@ -8,7 +8,7 @@ not at all; blocks (``tiles_of_blocks``) take any place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -18,33 +18,35 @@ from dynamo_lite.backends.inductor.ir.contraction import Contraction, Patches, v
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Builder, walk
 from dynamo_lite.backends.inductor.ir.substitution import substitute
-from dynamo_lite.backends.inductor.scheduler.groups import Group, Member
+from dynamo_lite.backends.inductor.scheduler.groups import Group, Member, group_position
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store, Tiles
 from dynamo_lite.backends.inductor.scheduler.late_sharing import shared_late
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import rewrite
 from dynamo_lite.backends.inductor.scheduler.narrowing import narrow_integers
+from dynamo_lite.backends.inductor.scheduler.space import Sizes
 from dynamo_lite.backends.inductor.scheduler.threads import share_work
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 
 def flat_loops(contraction: Contraction, mapping: Mapping[ix.Var, ix.Index]) -> dict[ix.Var, ix.Index]:
-    """The group's variables (which ``mapping`` gives for the nest's) in terms of the kernel's three."""
+    """The group's variables (which ``mapping`` gives for the nest's, each as one or as several) in terms of the kernel's
+    three."""
     out: dict[ix.Var, ix.Index] = {}
     for name, variables in (("b", contraction.batch), ("r", contraction.lines), ("c", contraction.lanes)):
-        own = [next(iter(ix.free_vars(mapping[v]))) for v in variables]
+        own = [u for v in variables for u in sorted(ix.free_vars(mapping[v]), key=group_position)]
         flat = ix.var(name, volume(variables))
         out.update(zip(own, ix.unflatten(flat, [v.size for v in own])))
     return out
 
 
-def runs_along_vectors(group: Group, member: Member) -> bool:
-    """Whether a member that fits the group by its loops touches memory along the tiles' lines contiguously, or the same
-    all along."""
+def runs_along_vectors(group: Group, member: Member, dims: Sizes, reduced: Sequence[bool]) -> bool:
+    """Whether a member that fits the group by its loops, which are then those given, touches memory along the tiles'
+    lines contiguously, or the same all along."""
     contraction = group.contraction
     if any(n.op == "bounded" for n in walk((member.nest.value,))):
         return False
-    own = group.mapping(group.members[0])
-    mapping = group.mapping(member, full=False)
+    own = group.mapping(group.members[0], dims, reduced)
+    mapping = group.mapping(member, dims, reduced, full=False)
     assert contraction is not None and own is not None and mapping is not None
     flat = flat_loops(contraction, own)
     (lane,) = {v for index in flat.values() for v in ix.free_vars(index) if v.name == "c"}

@@ -150,7 +150,7 @@ class Fuser:
                 if fitted is None:
                     continue
                 dims, reduced = fitted
-                if group.contraction is not None and (dims != group.dims or not self._follows(group, member)):
+                if group.contraction is not None and not self._follows(group, member, dims, reduced):
                     continue
                 if full and group.has_reduction and passes_again(group, member) and not self._arrangement.stays_near(
                     group, member, dims, reduced
@@ -247,9 +247,11 @@ class Fuser:
         loops = dict.fromkeys(v for value, *_ in limits for v in ix.free_vars(value))
         return all(edges_of(self.lowered.builder, limits, v) is not None for v in loops)
 
-    def _follows(self, group: Group, member: Member) -> bool:
+    def _follows(self, group: Group, member: Member, dims: Sizes, reduced: tuple[bool, ...]) -> bool:
         """Whether the member may be computed tile by tile behind the group's sum of products."""
-        return not member.reads.keys().isdisjoint(group.writes()) and self._arrangement.follows_product(group, member)
+        if member.reads.keys().isdisjoint(group.writes()):
+            return False
+        return self._arrangement.follows_product(group, member, dims, reduced)
 
     def _values_pass(self, group: Group, member: Member, dims: Sizes, reduced: tuple[bool, ...], full: bool) -> bool:
         """Whether every element that the member reads of the group's buffers is the one written in the same

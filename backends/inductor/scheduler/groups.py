@@ -86,6 +86,11 @@ def group_var(d: int, dims: Sizes) -> ix.Index:
     return ix.var(f"x{d}", dims[d])
 
 
+def group_position(variable: ix.Var) -> int:
+    """Which of the group's dims one of its variables runs over."""
+    return int(variable.name[1:])
+
+
 def make_member(nest: LoopNest, order: int) -> Member:
     reads: dict[str, set[ix.Index]] = {}
     guards: dict[Limit, None] = {}

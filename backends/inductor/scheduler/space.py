@@ -27,19 +27,28 @@ def refine(a: Sequence[ix.Index], b: Sequence[ix.Index]) -> Sizes | None:
         if x == y:
             out.append(x)
             continue
-        if not isinstance(x, int) or not isinstance(y, int):
-            return None
-        if x > y:
+        rest = _quotient(y, x)
+        if rest is None:
             x, y = y, x
             left, right = right, left
-        if x == 0 or y % x:
+            rest = _quotient(y, x)
+        if rest is None:
             return None
         out.append(x)
-        right.append(y // x)
-    rest = left or right
-    if any(not (isinstance(n, int) and n == 1) for n in rest):
+        right.append(rest)
+    if any(not (isinstance(n, int) and n == 1) for n in left or right):
         return None
     return tuple(reversed(out))
+
+
+def _quotient(size: ix.Index, part: ix.Index) -> ix.Index | None:
+    """What is left of a size that ends in a part, or None if it is no multiple of the part whatever the symbols are."""
+    if isinstance(part, int) and isinstance(size, int):
+        return None if not part or not size or size % part else size // part
+    if isinstance(size, int) or isinstance(part, int) and not part:
+        return None
+    quotient = ix.floordiv(size, part)
+    return quotient if ix.mul(quotient, part) == size else None
 
 
 def blocks(coarse: Sequence[ix.Index], fine: Sequence[ix.Index]) -> list[list[int]] | None:

@@ -51,6 +51,34 @@ def test_each_function_of_the_headers_has_a_name_of_its_own():
     assert not {name: files for name, files in found.items() if len(files) > 1}
 
 
+CONSTANTS = {
+    "triangle of ones": lambda n, m: torch.ones(n, m).tril(),
+    "triangle of double": lambda n, m: torch.ones(n, m, dtype=torch.float64).triu(1),
+    "triangle of integers": lambda n, m: torch.ones(n, m, dtype=torch.int64).tril(-1),
+    "triangle of 16 bits": lambda n, m: torch.full((n, m), 1.5, dtype=torch.bfloat16).tril(2),
+    "mask": lambda n, m: torch.ones(n, m, dtype=torch.bool).tril(1),
+    "additive mask": lambda n, m: torch.full((n, m), float("-inf")).triu(1),
+    "identity": lambda n, m: torch.eye(n, m) * 3,
+    "positions": lambda n, m: torch.arange(n)[:, None] * 10 - torch.arange(m),
+    "comparison": lambda n, m: (torch.arange(n)[:, None] >= torch.arange(m)).float(),
+    "band": lambda n, m: ((torch.arange(n)[:, None] - torch.arange(m)).abs() < 3).to(torch.int32).cumsum(1),
+    "row sums": lambda n, m: torch.ones(n, m).tril().sum(1),
+    "largest": lambda n, m: (torch.ones(n, m).tril() * torch.arange(m)).amax(1),
+    "positions of the largest": lambda n, m: (torch.ones(n, m).tril() * torch.arange(m)).argmax(1),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+@pytest.mark.parametrize("simd", SIMD)
+def test_what_is_known_when_it_is_compiled(simd, name):
+    """g++ computes whole vectors of these itself: it got 512-bit constants wrong that were stored as integers."""
+    sizes = [(3, 8), (4, 16), (16, 17), (7, 33), (9, 64), (33, 20)]
+    with config.patch(cpp_simd=simd):
+        made = dynamo_lite.compile(lambda x: [x.sum(), *[CONSTANTS[name](n, m) for n, m in sizes]], dynamic=False)
+        got = made(torch.ones(1))[1:]
+    torch.testing.assert_close(got, [CONSTANTS[name](n, m) for n, m in sizes], rtol=0, atol=0)
+
+
 def mixed(x, w):
     h = F.layer_norm(x, x.shape[-1:], w)
     return (

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.lowering import graph
 from dynamo_lite.backends.inductor.scheduler import fusion
 from dynamo_lite.backends.inductor.scheduler.space import blocks, refine
@@ -127,7 +128,18 @@ def test_refine():
     assert refine((512, 768), (4, 98304)) == (4, 128, 768)
     assert refine((6,), (2, 3)) == (2, 3) and refine((), ()) == ()
     assert refine((4, 6), (3, 8)) is None and refine((4,), (5,)) is None
+    assert refine((0, 3), (3, 0)) is None and refine((0,), (5, 0)) is None
     assert blocks((512, 768), (4, 128, 768)) == [[0, 1], [2]] and blocks((4,), (2, 3)) is None
+
+
+def test_refine_symbols():
+    a, b = (ix.atom(ix.Sym(name)) for name in ("s0", "s1"))
+    both = ix.mul(a, b)
+    assert refine((both, 64), (a, b, 64)) == (a, b, 64) == refine((a, b, 64), (both, 64))
+    assert refine((ix.mul(a, 12),), (a, 3, 4)) == (a, 3, 4) and refine((ix.mul(a, 12),), (a, 12)) == (a, 12)
+    assert refine((both,), (b, a)) == (b, a) and refine((a, 64), (b, 64)) is None and refine((12,), (a, 4)) is None
+    assert refine((ix.add(a, 1), 4), (4, ix.add(a, 1))) is None
+    assert blocks((both, 64), (a, b, 64)) == [[0, 1], [2]]
 
 
 SHAPES = ((6, 8), (6, 1), (8,), (1, 8), ())

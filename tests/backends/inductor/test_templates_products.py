@@ -89,6 +89,46 @@ def test_what_follows_is_computed_on_the_tiles():
     check(lambda x, w: F.linear(x, w).softmax(-1), R(64, 70), R(90, 70), kernels=2)
 
 
+def test_what_follows_takes_the_lines_apart():
+    """As linear layers of three dims are recorded where gradients are wanted."""
+    x, w, b = R(6 * 20, 40), R(24, 40), R(24)
+    check(lambda x, w, b: F.gelu(torch.addmm(b, x, w.t()).view(6, 20, 24)), x, w, b, kernels=1)
+    check(lambda x, w, b, p: torch.addmm(b, x, w.t()).view(6, 20, 24).relu() + p, x, w, b, R(20, 24), kernels=1)
+    check(lambda x, w, b, p: torch.addmm(b, x, w.t()).view(6, 4, 5, 24).tanh() * p, x, w, b, R(4, 1, 1), kernels=1)
+    # Heads: the columns of a line are taken apart, and are neighbours still.
+    check(lambda x, w, p: (x @ w.t()).view(6, 20, 3, 8) * p, x, w, R(3, 8), kernels=1)
+    check(lambda x, w, p: (x @ w.t()).view(6, 20, 3, 8).transpose(1, 2) * p, x, w, R(3, 1, 1))
+    check(lambda x, w: (torch.bmm(x, w).view(2, 3, 20, 24) * 2).relu(), R(6, 20, 40), R(6, 40, 24), kernels=1)
+
+
+def test_what_follows_takes_symbolic_lines_apart():
+    w, b = R(24, 40), R(24)
+
+    def fn(x, w, b, p):
+        return F.gelu(torch.addmm(b, x.flatten(0, 1), w.t()).view(x.shape[0], x.shape[1], 24)) + p
+
+    compiled = dynamo_lite.compile(fn, dynamic=True)
+    dynamo_lite.reset_metrics()
+    for shape in ((6, 20), (20, 6), (3, 31), (33, 2)):
+        x, p = R(*shape, 40), R(shape[1], 24)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x, w, b, p), fn(x, w, b, p))
+    assert dynamo_lite.metrics()["kernels"] == 1 and dynamo_lite.metrics()["graphs"] == 1
+
+
+def test_training_steps_have_activations_on_the_tiles():
+    model = torch.nn.Sequential(torch.nn.Linear(40, 24), torch.nn.GELU(), torch.nn.Linear(24, 40), torch.nn.ReLU())
+    compiled, x = dynamo_lite.compile(model), R(6, 20, 40)
+    dynamo_lite.reset_metrics()
+    compiled(x).sum().backward()
+    got = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    model(x).sum().backward()
+    torch.testing.assert_close(got, [p.grad for p in model.parameters()])
+    # Two products of the forward pass; of the backward pass three, two sums for biases, and the last layer's ReLU.
+    assert dynamo_lite.metrics()["kernels"] <= 8
+
+
 @pytest.mark.parametrize("batch, lines", [(6, 20), (64, 8), (9, 1), (1, 30), (20, 3), (5, 40)])
 def test_a_matrix_that_a_whole_batch_shares_is_one_product(batch, lines):
     x, w, b = R(lines, batch, 40), R(24, 40), R(24)

@@ -14,32 +14,25 @@ struct Halves {
 };
 template <class V>
 INLINE auto twice(V v) {
-    const Halves<V> both{v, v};
-    vec<elem<V>, 2 * lanes<V>> x;
-    __builtin_memcpy(&x, &both, sizeof x);
-    return x;
+    return bits<vec<elem<V>, 2 * lanes<V>>>(Halves<V>{v, v});
 }
 template <class V>
 INLINE auto low_half(V v) {
-    Halves<vec<elem<V>, lanes<V> / 2>> both;
-    __builtin_memcpy(&both, &v, sizeof v);
-    return both.low;
+    return bits<Halves<vec<elem<V>, lanes<V> / 2>>>(v).low;
 }
 
 // All lanes joined: those of the lower half with those of the upper one, and so on, as vectors while halves are registers.
 template <class V, class F> INLINE elem<V> fold(V v, F f) {
     if constexpr (sizeof(V) > 16) {
-        Halves<vec<elem<V>, lanes<V> / 2>> halves;
-        __builtin_memcpy(&halves, &v, sizeof v);
+        const auto halves = bits<Halves<vec<elem<V>, lanes<V> / 2>>>(v);
         return fold(f(halves.low, halves.high), f);
     } else {
-        elem<V> a[lanes<V>];
-        __builtin_memcpy(a, &v, sizeof v);
+        struct Lanes { elem<V> of[lanes<V>]; } a = bits<Lanes>(v);
 #pragma GCC unroll 4
         for (int w = lanes<V> / 2; w; w /= 2)
 #pragma GCC unroll 8
-            for (int k = 0; k < w; ++k) a[k] = f(a[k], a[k + w]);
-        return a[0];
+            for (int k = 0; k < w; ++k) a.of[k] = f(a.of[k], a.of[k + w]);
+        return a.of[0];
     }
 }
 // The position of the best value: better(a, b) says whether a comes before b.

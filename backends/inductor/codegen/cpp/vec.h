@@ -43,12 +43,15 @@ template <class V> using mask_of = vec<typename int_of<sizeof(elem<V>)>::type, l
 struct full {};
 struct some { int n; };  // known when running: all lanes or fewer
 
+// Vectors are not copied by __builtin_memcpy: g++ makes that a move of one integer of 256 or 512 bits, and up to version 12 at least it
+// gets constants of these wrong (the rows of a triangle of ones, test_cpp.py).
+template <class To, class From> union Both { From from; To to; };
 template <class To, class From> INLINE To bits(From x) {
     static_assert(sizeof(To) == sizeof(From), "");
-    To y;
-    __builtin_memcpy(&y, &x, sizeof y);
-    return y;
+    const Both<To, From> both = {x};
+    return both.to;
 }
+template <class V> struct __attribute__((packed, may_alias)) Anywhere { V v; };
 template <int L, class T> INLINE vec<T, L> bc(T x) { return vec<T, L>{} + x; }
 template <int L> INLINE vec<float, L> bc(float x) { return x - vec<float, L>{}; }  // keeps -0.0
 template <int L> INLINE vec<double, L> bc(double x) { return x - vec<double, L>{}; }
@@ -126,11 +129,10 @@ template <class V> INLINE V opaque(V x) {
     } else {
         typedef vec<elem<V>, (sizeof(V) < REGISTER_BYTES ? sizeof(V) : REGISTER_BYTES) / sizeof(elem<V>)> part;
         constexpr int count = sizeof(V) / sizeof(part);
-        part parts[count];
-        __builtin_memcpy(parts, &x, sizeof x);
+        struct Parts { part of[count]; } parts = bits<Parts>(x);
 #pragma GCC unroll 16
-        for (int k = 0; k < count; ++k) asm("" : VECTOR_REGISTER(parts[k]));
-        __builtin_memcpy(&x, parts, sizeof x);
+        for (int k = 0; k < count; ++k) asm("" : VECTOR_REGISTER(parts.of[k]));
+        x = bits<V>(parts);
     }
     return x;
 }
@@ -212,11 +214,7 @@ template <class T> INLINE void writes(const T* p, int n) { __asan_storeN(p, n * 
 template <class T> INLINE void reads(const T*, int) {}
 template <class T> INLINE void writes(const T*, int) {}
 #endif
-template <int L, class T> INLINE vec<T, L> load(const T* p, full) {
-    vec<T, L> v;
-    __builtin_memcpy(&v, p, sizeof v);
-    return v;
-}
+template <int L, class T> INLINE vec<T, L> load(const T* p, full) { return ((const Anywhere<vec<T, L>>*)p)->v; }
 template <int L, class T> INLINE vec<T, L> load(const T* p, int n) {
     reads(p, n);
 #if defined(__AVX512VL__) && !defined(__clang__)
@@ -236,7 +234,7 @@ template <int L, class T> INLINE vec<T, L> load(const T* p, int n) {
         if (k < n) v[k] = p[k];
     return v;
 }
-template <int L, class T> INLINE void store(T* p, vec<T, L> v, full) { __builtin_memcpy(p, &v, sizeof v); }
+template <int L, class T> INLINE void store(T* p, vec<T, L> v, full) { ((Anywhere<vec<T, L>>*)p)->v = v; }
 template <int L, class T> INLINE void store(T* p, vec<T, L> v, int n) {
     writes(p, n);
 #if defined(__AVX512VL__) && !defined(__clang__)
