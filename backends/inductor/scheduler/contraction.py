@@ -29,8 +29,7 @@ from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 
 def flat_loops(contraction: Contraction, mapping: Mapping[ix.Var, ix.Index]) -> dict[ix.Var, ix.Index]:
-    """The group's variables (which ``mapping`` gives for the nest's, each as one or as several) in terms of the kernel's
-    three."""
+    """The group's variables in terms of the kernel's three; ``mapping`` gives the nest's, each as one or as several."""
     out: dict[ix.Var, ix.Index] = {}
     for name, variables in (("b", contraction.batch), ("r", contraction.lines), ("c", contraction.lanes)):
         own = [u for v in variables for u in sorted(ix.free_vars(mapping[v]), key=group_position)]

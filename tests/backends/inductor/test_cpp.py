@@ -72,11 +72,10 @@ CONSTANTS = {
 @pytest.mark.parametrize("simd", SIMD)
 def test_what_is_known_when_it_is_compiled(simd, name):
     """g++ computes whole vectors of these itself: it got 512-bit constants wrong that were stored as integers."""
-    sizes = [(3, 8), (4, 16), (16, 17), (7, 33), (9, 64), (33, 20)]
-    with config.patch(cpp_simd=simd):
-        made = dynamo_lite.compile(lambda x: [x.sum(), *[CONSTANTS[name](n, m) for n, m in sizes]], dynamic=False)
-        got = made(torch.ones(1))[1:]
-    torch.testing.assert_close(got, [CONSTANTS[name](n, m) for n, m in sizes], rtol=0, atol=0)
+    for n, m in ((16, 17), (13, 16), (9, 64)):
+        with config.patch(cpp_simd=simd):
+            got = dynamo_lite.compile(lambda: CONSTANTS[name](n, m), dynamic=False)()
+        torch.testing.assert_close(got, CONSTANTS[name](n, m), rtol=0, atol=0)
 
 
 def mixed(x, w):
