@@ -156,3 +156,5 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
     "argmax": torch.argmax,
     "argmin": torch.argmin,
 }
+# Which operation joins two values of a reduction, where one does.
+JOINS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}

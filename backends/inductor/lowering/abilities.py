@@ -79,6 +79,7 @@ class Abilities:
             library; None: any.
         near: bytes of a core's first cache, by which reductions are arranged that run down columns of memory; None:
             where blocks of rows are read, they aren't.
+        few: a reduction of at most so many elements is a chain of operations.
     """
 
     library: Set[Any] = frozenset()
@@ -91,6 +92,7 @@ class Abilities:
     near_vector: int | None = None
     near: int | None = None
     random: bool = False
+    few: int = 0
 
 
 ALL = Abilities()

@@ -27,6 +27,7 @@ from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.lowering.abilities import ALL, Abilities
+from dynamo_lite.backends.inductor.lowering.few_elements import chained
 from dynamo_lite.backends.inductor.lowering.layouts import is_dense, is_separate, same_layout, same_strides, strides_of
 from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph, Operation
 from dynamo_lite.backends.inductor.lowering.node_facts import device_of, is_supported, leaves_graph
@@ -289,9 +290,10 @@ class GraphLowering:
             realize_where_read(self, x)
 
     def reduce(self, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue:
-        """The reduction of ``x`` over ``dims``, in memory. ``kind`` is a key of ``ir.ops.REDUCTIONS``."""
-        steps = reduced_in_steps(self, x, kind, dims, keepdim)
-        return self.reduce_at_once(x, kind, dims, keepdim) if steps is None else steps
+        """The reduction of ``x`` over ``dims``, in memory but for a few elements. ``kind`` is a key of
+        ``ir.ops.REDUCTIONS``."""
+        result = chained(self, x, kind, dims, keepdim) or reduced_in_steps(self, x, kind, dims, keepdim)
+        return self.reduce_at_once(x, kind, dims, keepdim) if result is None else result
 
     def reduce_at_once(self, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue:
         """The same in one nest."""

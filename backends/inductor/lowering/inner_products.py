@@ -1,4 +1,4 @@
-"""Products with a vector: dot, vdot, mv, addmv.
+"""Products with a vector: dot, vdot, mv, addmv, and the cross product of vectors of three elements.
 
 Each element is read once, so that memory decides how long they take: they are sums like any other, which join what
 surrounds them. Products of matrices are in ``products``.
@@ -12,8 +12,11 @@ import torch
 
 from dynamo_lite.backends.inductor.ir.ops import FLOAT
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+from dynamo_lite.backends.inductor.lowering.joining import cat
 from dynamo_lite.backends.inductor.lowering.products import scaled_sum
+from dynamo_lite.backends.inductor.lowering.promotion import elementwise
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size, reindexed, shape_vars
+from dynamo_lite.backends.inductor.lowering.views import part_of, wrap
 from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
@@ -52,3 +55,19 @@ def addmv(
 ) -> Any:
     product = _product(g, mat, vec)
     return product if product is NotImplemented else scaled_sum(g, self, product, beta, alpha)
+
+
+@register_lowering(aten.linalg_cross.default)
+def linalg_cross(g: GraphLowering, self: TensorValue, other: TensorValue, *, dim: int = -1) -> Any:
+    if self.dtype not in FLOAT or other.dtype is not self.dtype or self.ndim != other.ndim:
+        return NotImplemented
+    if is_size(self.numel, 0) or is_size(other.numel, 0):
+        return NotImplemented
+    at = wrap(dim, self.ndim)
+
+    def element(k: int) -> TensorValue:
+        (a, b), (c, d) = ([part_of(g, x, at, (k + n) % 3, 1) for x in (self, other)] for n in (1, 2))
+        ops = g.ops
+        return elementwise(g, lambda a, b, c, d: ops.op("sub", ops.op("mul", a, d), ops.op("mul", c, b)), a, b, c, d)
+
+    return cat(g, [element(k) for k in range(3)], at)

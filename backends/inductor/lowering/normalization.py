@@ -13,6 +13,7 @@ import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.lowering.few_elements import are_few
 from dynamo_lite.backends.inductor.lowering.formulas import like, rsqrt
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.one_hot import summed
@@ -39,7 +40,8 @@ def softmax(g: GraphLowering, self: TensorValue, dim: int, half_to_float: bool) 
     wide = cast_to(g, self, opmath(self.dtype))
     g.realize_if_dear(wide)
     powers = elementwise(g, lambda d: g.ops.op("exp", d), _shifted(g, wide, dim))
-    g.realize(powers)
+    if not are_few(g, powers, (dim,)):
+        g.realize(powers)
     total = g.reduce(powers, "sum", (dim,), True)
     result = elementwise(g, lambda e, s: g.ops.op("div", e, s), powers, total)
     return cast_to(g, result, torch.float32 if half_to_float else self.dtype)

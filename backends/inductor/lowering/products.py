@@ -134,6 +134,8 @@ def product(
     if not suits(g, x, y):
         return None
     depth, columns = x.shape[-1], y.shape[-1]
+    if isinstance(depth, int) and 1 <= depth <= g.abilities.few:
+        return _of_few_terms(g, x, y, batch, depth)
     lines, count = ix.product(x.shape[batch:-1]), ix.product(x.shape[:batch])
     few = _is_small(lines, rule.least_lines)
     if few and not rule.streams:
@@ -176,6 +178,25 @@ def product(
         if rule.faster(contraction, g.is_read_on()):
             return None
     return emit_product(g, shape, shape, contraction, a, b, loop_vars((k,)))
+
+
+def _of_few_terms(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int, depth: int) -> TensorValue:
+    """``x @ y`` as a chain of operations: coordinates that are turned, say, by a matrix for each point."""
+    shape = (*x.shape[:-1], y.shape[-1])
+    for operand, times in ((x, shape[-1]), (y, ix.product(x.shape[batch:-1]))):
+        if isinstance(times, int) and times <= g.abilities.few:
+            g.realize_if_dear(operand)
+        else:
+            g.realize(operand)
+    variables = shape_vars(shape)
+    total: Node | None = None
+    for k in range(depth):
+        a = reindexed(g.ops, x, (*variables[:-1], k))
+        b = reindexed(g.ops, y, (*variables[:batch], k, variables[-1]))
+        term = g.ops.op("mul", g.ops.cast(a, torch.float32), g.ops.cast(b, torch.float32))
+        total = term if total is None else g.ops.op("add", total, term)
+    assert total is not None
+    return TensorValue(shape, torch.float32, total, device=x.device)
 
 
 def _copied(g: GraphLowering, x: TensorValue) -> TensorValue:

@@ -18,8 +18,10 @@ from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.guards import Limit, bounds_of, edges_of
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
 from dynamo_lite.backends.inductor.scheduler.narrowing import narrow_integers
+from dynamo_lite.backends.inductor.scheduler.short_loops import may_write_out, write_out_short_loops
 
-# A loop is split so that an index has no division if the inner part keeps at least this many iterations.
+# A loop is split so that an index has no division if the inner part keeps at least this many iterations, or if it is
+# short enough to be written out.
 MIN_SPLIT = 4
 # A loop of fewer iterations is a bad vector loop.
 MIN_VECTOR = 4
@@ -31,12 +33,14 @@ MIN_TILED = 8
 
 def transform_loops(builder: Builder, kernel: Kernel) -> Kernel:
     """The kernel with its loops in final order and form."""
-    _split_divisions(builder, kernel)
+    _split_divisions(builder, kernel, 2 if may_write_out(kernel) else MIN_SPLIT)
     # Before the choice, so that short loops that are one long loop in memory, as a convolution's weight has them, are
     # judged as that; after it again, with the order that it has made.
     _collapse(builder, kernel)
     _choose_vector(kernel)
     _collapse(builder, kernel)
+    if write_out_short_loops(builder, kernel):
+        _collapse(builder, kernel)
     _split_guards(builder, kernel)
     _choose_tiles(kernel)
     narrow_integers(builder, kernel)
@@ -144,9 +148,9 @@ def _replace(loops: Iterable[ix.Var], replaced: Mapping[ix.Var, tuple[ix.Var, ..
 
 
 # ---------------------------------------------------------------- divisions
-def _split_divisions(builder: Builder, kernel: Kernel) -> None:
+def _split_divisions(builder: Builder, kernel: Kernel, least: int = MIN_SPLIT) -> None:
     for _ in range(8):
-        found = _division(kernel)
+        found = _division(kernel, least)
         if found is None:
             return
         v, divisor = found
@@ -161,8 +165,8 @@ def _atom(i: ix.Index) -> tuple[ix.Var, ...]:
     return tuple(ix.free_vars(i))
 
 
-def _division(kernel: Kernel) -> tuple[ix.Var, int] | None:
-    """A loop variable that some index divides, and by what. Not where a guard would then name two loops."""
+def _division(kernel: Kernel, least: int) -> tuple[ix.Var, int] | None:
+    """A loop variable that some index divides, and by what, at least. Not where a guard would then name two loops."""
     best: tuple[ix.Var, int] | None = None
     limits = [g.attr for g in guards([s.value for s in kernel.statements()])]
     for index in indices_of(kernel.statements()):
@@ -173,7 +177,7 @@ def _division(kernel: Kernel) -> tuple[ix.Var, int] | None:
             if len(terms) != 1 or a.expr.const or terms[0][1] != 1 or len(terms[0][0]) != 1:
                 continue
             v = terms[0][0][0]
-            if not isinstance(v, ix.Var) or not isinstance(v.size, int) or v.size % a.divisor or a.divisor < MIN_SPLIT:
+            if not isinstance(v, ix.Var) or not isinstance(v.size, int) or v.size % a.divisor or a.divisor < least:
                 continue
             if a.divisor < v.size and (best is None or a.divisor < best[1]):
                 if all(_stays_one_loop(limit, v, a.divisor) for limit in limits):

@@ -1,4 +1,51 @@
-// Lanes joined, and loops over lanes with their tails. It stands behind vec.h in every file.
+// Lanes a few elements apart in memory, lanes joined, and loops over lanes with their tails. It stands behind vec.h in every file.
+// ------------------------------------------------------------------ memory
+// Lanes k from p + K * k: K vectors, the last one up to the last lane, so that nothing beyond is read.
+template <int L, int K, class T, class M> INLINE auto load_every(const T* p, M m) {
+    return load_lanes<L>(p, m, [](i64 k) { return K * k; });
+}
+template <int L, int K, class T> INLINE auto load_every(const T* p, full) {
+    auto v = load<L>(p, full());
+#pragma GCC unroll 16
+    for (int j = 1; j < K; ++j) {
+        const int begin = j < K - 1 ? j * L : K * (L - 1) + 1 - L;
+        mask_of<decltype(v)> from;
+        for (int k = 0; k < L; ++k) from[k] = K * k >= j * L ? K * k - begin + L & 2 * L - 1 : j > 1 ? k : K * k;
+        v = __builtin_shuffle(v, load<L>(p + begin, full()), from);
+    }
+    return v;
+}
+template <int L, int K, class T> INLINE auto load_every(const T* p, some m) {
+    return m.n == L ? load_every<L, K>(p, full()) : load_every<L, K>(p, m.n);
+}
+// Lane k of each of K vectors, one after the other, to p + K * k.
+template <int L, class T, class V, int K, class M> INLINE void store_side_by_side(T* p, const V (&v)[K], M m) {
+    const int n = alive(m, L);
+    for (int k = 0; k < L; ++k)
+        if (k < n)
+            for (int c = 0; c < K; ++c) store1(p + K * k + c, (elem<V>)v[c][k]);
+}
+template <int L, class T, class V, int K> INLINE void store_side_by_side(T* p, const V (&v)[K], full) {
+#pragma GCC unroll 16
+    for (int j = 0; j < K; ++j) {
+        V out = v[0];
+#pragma GCC unroll 16
+        for (int c = 1; c < K; ++c) {
+            mask_of<V> from;
+            for (int k = 0; k < L; ++k) {
+                const int e = j * L + k;
+                from[k] = e % K == c ? L + e / K : c > 1 ? k : e / K;
+            }
+            out = __builtin_shuffle(out, v[c], from);
+        }
+        store<L>(p + j * L, out, full());
+    }
+}
+template <int L, class T, class V, int K> INLINE void store_side_by_side(T* p, const V (&v)[K], some m) {
+    if (m.n == L) return store_side_by_side<L>(p, v, full());
+    store_side_by_side<L>(p, v, m.n);
+}
+
 // ------------------------------------------------------------------ reductions
 INLINE bool keep(full, bool a, bool) { return a; }
 template <class V> INLINE V keep(full, V a, V) { return a; }

@@ -13,6 +13,7 @@ from dynamo_lite.backends.inductor.codegen.cpp.product_times import ProductTimes
 from dynamo_lite.backends.inductor.codegen.cpp.source import write_libraries, write_source
 from dynamo_lite.backends.inductor.scheduler.arrangement import vectors
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
+from dynamo_lite.backends.inductor.scheduler.short_loops import SHORT
 from dynamo_lite.backends.inductor.target import PRODUCTS, Abilities, Sources, Target, Tuning
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
@@ -26,7 +27,7 @@ def cpp_target(info: TargetInfo, tuning: Tuning) -> Target:
     """
     threads = torch.get_num_threads()
     abilities = Abilities(frozenset() if tuning.products != "library" else PRODUCTS, near_vector=info.near_vector,
-                          near=info.processor.l1.size)
+                          near=info.processor.l1.size, few=SHORT)
     # Kernels for another kind of vectors than the processor's are there to be looked at.
     if info.simd == info.processor.simd and (
             tuning.products == "measured" or tuning.products == "rule" and config.measured_products):

@@ -302,15 +302,6 @@ template <int L, class T, class F, class M> INLINE vec<typename value_type<T>::t
         if (k < n) v[k] = sizeof(T) == sizeof(b8) && __is_same_as(T, b8) ? -(int)load1(p + at(k)) : load1(p + at(k));
     return v;
 }
-// Lanes k from p + 2 * k: two vectors, the second from the last lane backwards, so that nothing beyond is read.
-template <int L, class T, class M> INLINE auto load_every_other(const T* p, M m) {
-    return load_lanes<L>(p, m, [](i64 k) { return 2 * k; });
-}
-template <int L> INLINE vec<float, L> load_every_other(const float* p, full) {
-    vec<i32, L> even;
-    for (int k = 0; k < L; ++k) even[k] = k < L / 2 ? 2 * k : 2 * k + 1;
-    return __builtin_shuffle(load<L>(p, full()), load<L>(p + L - 1, full()), even);
-}
 template <int L, class T, class V, class F, class M> INLINE void store_lanes(T* p, V v, M m, F at) {
     const int n = alive(m, L);
     for (int k = 0; k < L; ++k)

@@ -1,0 +1,55 @@
+"""Reductions of a few elements: over coordinates, colors, the ends of a box.
+
+A loop of two or three iterations is no vector loop, and its kernel is one that reduces, whose loops are not free to be
+put in another order. As a chain of operations such a reduction is pointwise: it joins what surrounds it.
+
+Invariant: the chain starts as the reduction does, from its neutral element where that shows (a sum of negative zeros is
+positive), and takes the elements in the order of their places.
+"""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import walk
+from dynamo_lite.backends.inductor.ir.ops import JOINS
+from dynamo_lite.backends.inductor.lowering.values import TensorValue, dim_var, reindexed
+
+if TYPE_CHECKING:
+    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+
+# Nodes that the chain may have: a long expression is not written out several times.
+MAX_NODES = 256
+
+
+def are_few(g: GraphLowering, x: TensorValue, dims: Sequence[int]) -> bool:
+    """Whether reductions over these dims are chains. What they read is then better left out of memory: a kernel that
+    writes it could not go on, as an iteration reads what others have written."""
+    count = ix.product(x.shape[d] for d in dims)
+    return isinstance(count, int) and 2 <= count <= g.abilities.few
+
+
+def chained(g: GraphLowering, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue | None:
+    """``g.reduce`` as a chain of operations; None where its elements are too many for the target, or the kind has no
+    such form."""
+    if kind not in JOINS or not are_few(g, x, dims) or len(walk((x.node,))) * g.abilities.few > MAX_NODES:
+        return None
+    indices: list[ix.Index] = []
+    kept: list[ix.Index] = []
+    for d, n in enumerate(x.shape):
+        if d not in dims:
+            indices.append(dim_var(len(kept), n))
+        if d not in dims or keepdim:
+            kept.append(1 if d in dims else n)
+        if d in dims:
+            indices.append(0)
+    node = g.ops.const(0, x.dtype) if kind == "sum" and x.dtype.is_floating_point else None
+    for place in itertools.product(*(range(n) for d in dims for n in (x.shape[d],) if isinstance(n, int))):
+        for d, at in zip(dims, place):
+            indices[d] = at
+        element = reindexed(g.ops, x, indices)
+        node = element if node is None else g.ops.op(JOINS[kind], node, element)
+    assert node is not None
+    return TensorValue(tuple(kept), x.dtype, node, device=x.device)
