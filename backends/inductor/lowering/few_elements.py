@@ -10,28 +10,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.ir.ops import JOINS
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, dim_var, reindexed
 
-if TYPE_CHECKING:
-    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
-
 # Nodes that the chain may have: a long expression is not written out several times.
 MAX_NODES = 256
 
 
-def are_few(g: GraphLowering, x: TensorValue, dims: Sequence[int]) -> bool:
+def are_few(g: Any, x: TensorValue, dims: Sequence[int]) -> bool:
     """Whether reductions over these dims are chains. What they read is then better left out of memory: a kernel that
-    writes it could not go on, as an iteration reads what others have written."""
+    writes it could not go on, as an iteration reads what others have written. ``g`` is the ``GraphLowering``."""
     count = ix.product(x.shape[d] for d in dims)
     return isinstance(count, int) and 2 <= count <= g.abilities.few
 
 
-def chained(g: GraphLowering, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue | None:
+def chained(g: Any, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue | None:
     """``g.reduce`` as a chain of operations; None where its elements are too many for the target, or the kind has no
     such form."""
     if kind not in JOINS or not are_few(g, x, dims) or len(walk((x.node,))) * g.abilities.few > MAX_NODES:

@@ -202,3 +202,11 @@ def test_loops_that_are_not_written_out():
     value = ops.op("mul", value, ops.op("exp", ops.load("z", v, torch.float32)))
     kernel.stages[0].statements = [Store("x", index, value)]
     assert write_out_short_loops(ops, kernel) and not kernel.outer
+
+
+def test_kernels_that_differ_in_how_far_elements_are_apart():
+    """They are one function but for their numbers, and this one is part of a function's name."""
+    args = [R(70, k) for k in (2, 3, 4, 5)]
+    fn = lambda *several: [x[:, 0].exp() for x in several]
+    for got, want in zip(dynamo_lite.compile(fn)(*args), fn(*args)):
+        torch.testing.assert_close(got, want)
