@@ -13,7 +13,8 @@ import re
 from collections.abc import Sequence
 
 # An argument of a template is part of the name before it.
-_TOKEN = re.compile(r"[A-Za-z_]\w*<(?:L, )?\d+>|[A-Za-z_]\w*|0x\w+|\d+\.\d*(?:e[+-]?\d+)?\w*|\d+e[+-]?\d+\w*|\d+\w+|\d+")
+_TOKEN = re.compile(
+    r"[A-Za-z_]\w*<(?:L, )?\d+>|[A-Za-z_]\w*|0x\w+|\d+\.\d*(?:e[+-]?\d+)?\w*|\d+e[+-]?\d+\w*|\d+\w+|\d+")
 # Lines whose numbers are part of a type.
 _FIXED = ("constexpr", "alignas")
 _HOLE = "\0"
