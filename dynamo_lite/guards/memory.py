@@ -23,8 +23,7 @@ def guard_memory(guards: GuardSet, changed: Sequence[Input], others: Sequence[In
         changed: inputs whose memory the graph changes.
         others: the other inputs.
     """
-    pairs = ((a, b) for i, (_, a) in enumerate(changed) for _, b in [*changed[:i], *others])
-    if not any(overlap(a, b) for a, b in pairs):
+    if not _any_overlap(changed, others):
         _apart(guards, changed, others)
         return
     for i, (source, tensor) in enumerate(changed):
@@ -35,6 +34,19 @@ def guard_memory(guards: GuardSet, changed: Sequence[Input], others: Sequence[In
             else:
                 apart.append((other_source, other))
         _apart(guards, [(source, tensor)], apart)
+
+
+def _any_overlap(changed: Sequence[Input], others: Sequence[Input]) -> bool:
+    """Whether one of the changed tensors overlaps another tensor: a sweep over all of them by their addresses."""
+    spans = [(*_span(tensor), at < len(changed)) for at, (_, tensor) in enumerate([*changed, *others])]
+    end_of_all = end_of_changed = 0
+    for low, high, is_changed in sorted(s for s in spans if s[0] < s[1]):
+        if low < (end_of_all if is_changed else end_of_changed):
+            return True
+        end_of_all = max(end_of_all, high)
+        if is_changed:
+            end_of_changed = max(end_of_changed, high)
+    return False
 
 
 def _apart(guards: GuardSet, changed: Sequence[Input], others: Sequence[Input]) -> None:
