@@ -1,7 +1,7 @@
 """Padding by what is there, nearest-neighbour resizing, pooling of windows that don't overlap.
 
-All of these read one element, or the elements of one window, at places that follow from the result's place. A pad is
-put together of slices (``joining.cat``), so that loops have no test of where they are.
+All of these read one element, or the elements of one window, at places that follow from the result's place. The
+scheduler takes the loops of a pad apart at its edges, so that they have no test of where they are.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.lowering.formulas import like
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
-from dynamo_lite.backends.inductor.lowering.joining import cat
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
 from dynamo_lite.backends.inductor.lowering.reduction import cast_to
-from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size, shape_vars
-from dynamo_lite.backends.inductor.lowering.views import expand, flip, make_view, slice_
+from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size, reindexed, shape_vars
+from dynamo_lite.backends.inductor.lowering.views import make_view
 from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
@@ -34,33 +33,32 @@ def _fixed(g: GraphLowering, x: TensorValue, last: int) -> bool:
 
 # ---------------------------------------------------------------- padding
 def _padded(g: GraphLowering, x: TensorValue, padding: Sequence[int], reflect: bool) -> Any:
-    """Pads the last dimensions, the last one first."""
+    """Pads the last dimensions by what lies at their ends, all in one pass."""
     if not all(isinstance(p, int) and p >= 0 for p in padding) or not _fixed(g, x, len(padding) // 2):
         return NotImplemented
-    out = x
+    if not any(padding) or is_size(ix.product(x.shape), 0):
+        return NotImplemented if any(padding) else TensorValue(x.shape, x.dtype, x.node)
+    shape, first = list(x.shape), x.ndim - len(padding) // 2
     for k in range(len(padding) // 2):
-        d = x.ndim - 1 - k
-        before, after, n = padding[2 * k], padding[2 * k + 1], x.shape[d]
+        shape[x.ndim - 1 - k] = ix.add(shape[x.ndim - 1 - k], padding[2 * k] + padding[2 * k + 1])
+    places = list(shape_vars(shape))
+
+    def element(d: int, indices: list[ix.Index]) -> Node:
+        """Of the part that the indices before ``d`` lie in."""
+        if d == x.ndim:
+            return reindexed(g.ops, x, indices)
+        before, n, here = padding[2 * (x.ndim - 1 - d)], x.shape[d], places[d]
         assert isinstance(n, int)
-        parts = [out]
-        if before:
-            parts.insert(0, _edge(g, out, d, before, 1, 0, reflect))
-        if after:
-            parts.append(_edge(g, out, d, after, n - 1 - after, n - 1, reflect))
-        if len(parts) > 1:
-            out = cat(g, parts, d)
-            if out is NotImplemented:
-                return out
-    return out if out is not x else TensorValue(x.shape, x.dtype, x.node)
+        left: ix.Index = ix.add(before, ix.mul(here, -1)) if reflect else 0
+        right: ix.Index = ix.add(before + 2 * (n - 1), ix.mul(here, -1)) if reflect else n - 1
+        inner, outer, behind = (element(d + 1, [*indices[:d], at, *indices[d + 1:]])
+                                for at in (ix.add(here, -before) if n > 1 else 0, left, right))
+        node = g.ops.op("where", g.ops.inside(here, before, before + n), inner, behind)
+        return g.ops.op("where", g.ops.inside(here, 0, before), outer, node)
 
-
-def _edge(g: GraphLowering, x: TensorValue, d: int, n: int, inner: int, edge: int, reflect: bool) -> TensorValue:
-    """What stands before or after ``x``: ``n`` elements from ``inner`` on in reverse, or the edge repeated."""
-    if reflect:
-        return flip(g, slice_(g, x, d, inner, inner + n), (d,))
-    size = list(x.shape)
-    size[d] = n
-    return expand(g, slice_(g, x, d, edge, edge + 1), size)
+    result = TensorValue(tuple(shape), x.dtype, element(first, list(places)), device=x.device)
+    g.realize_result(result)
+    return result
 
 
 @register_lowering(*[getattr(aten, f"reflection_pad{rank}d").default for rank in (1, 2, 3)])

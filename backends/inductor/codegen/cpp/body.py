@@ -48,7 +48,7 @@ class Body:
         self.nodes = walk([s.value for s in kernel.statements()])
         self.held_back = held_back(kernel)
         self.vector_outer = kernel.vector_outer
-        self._vectors = self._find_vectors()
+        self._vectors = self._find_vectors(kernel.stages)
         self.lines: list[str] = []
         self.indent = 1
         self.emitted = {}
@@ -60,9 +60,10 @@ class Body:
         self._twin = ""
         self.tables: dict[int, str] = {}  # of nodes that are read from tables, by id
 
-    def _find_vectors(self) -> set[int]:
-        """Ids of nodes with a value of its own in every lane."""
-        loops = {v for v in map(self.kernel.vector, self.kernel.stages) if v is not None}
+    def _find_vectors(self, stages: Sequence[Stage]) -> set[int]:
+        """Ids of nodes with a value of its own in every lane, in one of the stages: of parts of a loop one of a single
+        iteration is no loop, and the one around it is the vector loop there."""
+        loops = {v for v in map(self.kernel.vector, stages) if v is not None}
         found: set[int] = set()
         for n in self.nodes:
             per_lane = self.vector_outer and n.op == "load" and n.attr[0] in self.kernel.scratch

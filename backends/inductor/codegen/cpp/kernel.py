@@ -55,6 +55,7 @@ class CppKernel(ScanBody, ColumnSums):
     """Writes one kernel. ``symbol`` is the function's name."""
 
     emitted: dict[Node, Emitted]
+    _vectors: set[int]
 
     def __init__(self, kernel: Kernel, symbol: str, info: TargetInfo):
         super().__init__(kernel)
@@ -323,13 +324,14 @@ class CppKernel(ScanBody, ColumnSums):
 
     # ------------------------------------------------------------ stages
     def _stages(self, parallel_inner: bool) -> None:
-        kept = self.scope()
+        kept, vectors = self.scope(), self._vectors
         lanes = " * L" if self.vector_outer else ""
         for name, buffer in self.kernel.scratch.items():
             size = index_text(ix.product(buffer.size), {})
             self.line(f"alignas(64) {STORAGE[buffer.dtype]} {self._pointer(name)}[{size}{lanes}];")
         for stage in self.kernel.stages:
             before = self.scope()
+            self._vectors = self._find_vectors((stage,))
             pair = stage.unless_same or stage.where_same
             if pair is not None:
                 first, second = map(self._pointer, pair)
@@ -348,7 +350,7 @@ class CppKernel(ScanBody, ColumnSums):
             if pair is not None:
                 self.close()
                 self.emitted = before
-        self.emitted = kept
+        self.emitted, self._vectors = kept, vectors
 
     def _tiled_stage(self, stage: Stage, parallel: bool) -> None:
         """Square tiles: loads along ``u`` are transposed, then row after row of the tile is computed along ``v``."""
