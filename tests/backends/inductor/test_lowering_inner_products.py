@@ -50,8 +50,13 @@ def test_long_sums_are_accurate(build):
     assert abs(got.double() - want) <= 2 * abs(x.dot(x).double() - want) + 1e-7 * want
 
 
-def test_other_dtypes_and_large_matrices_are_the_library_s(check_many, build):
+def test_other_dtypes_are_the_library_s(check_many):
     n = torch.arange(5)
     check_many([("ints", lambda n: n.dot(n), [n])], library=["aten.dot.default"])
+
+
+def test_large_matrices_are_the_library_s(build, kernels):
+    """Of the C++ target: that of Triton has no limit (Abilities.near_vector)."""
     rows = target_info.current().near_vector // 1024 + 1
-    assert build(lambda m, v: m @ v, [torch.ones(rows, 1024), torch.ones(1024)]).library == ["aten.mv.default"]
+    library = build(lambda m, v: m @ v, [torch.ones(rows, 1024), torch.ones(1024)]).library
+    assert library == (["aten.mv.default"] if kernels == "cpp" else [])
