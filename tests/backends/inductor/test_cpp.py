@@ -63,6 +63,9 @@ CONSTANTS = {
     "comparison": lambda n, m: (torch.arange(n)[:, None] >= torch.arange(m)).float(),
     "band": lambda n, m: ((torch.arange(n)[:, None] - torch.arange(m)).abs() < 3).to(torch.int32).cumsum(1),
     "row sums": lambda n, m: torch.ones(n, m).tril().sum(1),
+    "numbers of 64 bits": lambda n, m: torch.full((n, m), 7, dtype=torch.int64),
+    "choice of 64 bits": lambda n, m: torch.where(torch.arange(n)[:, None] * 3 >= torch.arange(m), 7, -2),
+    "choice of doubles": lambda n, m: torch.where(torch.eye(n, m) > 0, 0.5, -2.25).double(),
     "largest": lambda n, m: (torch.ones(n, m).tril() * torch.arange(m)).amax(1),
     "positions of the largest": lambda n, m: (torch.ones(n, m).tril() * torch.arange(m)).argmax(1),
 }
@@ -105,25 +108,30 @@ def test_every_instruction_set(simd, check_many, data):
         check_many(casts)
 
 
+RESULTS = {
+    "of all widths": lambda x: (x + 1, x.bfloat16(), x > 0, x.double(), x.to(torch.uint8)),
+    "wider than registers": lambda x: (x + 1, torch.full_like(x, 3, dtype=torch.int64)),
+}
+
+
+@pytest.mark.parametrize("results", RESULTS)
 @pytest.mark.parametrize("n", list(range(1, 36)))
-def test_nothing_is_written_past_the_end(n, build):
+def test_nothing_is_written_past_the_end(n, results, build):
     """Results lie in the middle of larger tensors, whose other elements must stay."""
-    built = build(lambda x: (x + 1, x.bfloat16(), x > 0, x.double(), x.to(torch.uint8)), [torch.ones(n)])
+    built = build(RESULTS[results], [torch.ones(n)])
     program = built.program
     library = codecache.shared_library(program.source + "void* anchor;")
-    (call,) = program.kernel_calls()
-    entry = getattr(ctypes.CDLL(str(library)), call.symbol)
-    frames = {}
-    for name in call.args:
-        spec = program.buffers[name]
-        frames[name] = (
-            torch.full((n + 128,), 77, dtype=spec.dtype) if name not in program.inputs else torch.ones(n + 128)
-        )
-    entry(*[ctypes.c_void_p(t.data_ptr() + 64 * t.element_size()) for t in frames.values()])
-    for name in call.outputs:
-        t = frames[name]
-        expected = torch.full_like(t, 77)
-        assert torch.equal(t[:64], expected[:64]) and torch.equal(t[64 + n :], expected[64 + n :])
+    for call in program.kernel_calls():
+        frames = {}
+        for name in call.args:
+            dtype = program.buffers[name].dtype if name not in program.inputs else torch.float32
+            frames[name] = torch.full((n + 128,), 1 if name in program.inputs else 77, dtype=dtype)
+        entry = getattr(ctypes.CDLL(str(library)), call.symbol)
+        entry(*[ctypes.c_void_p(t.data_ptr() + 64 * t.element_size()) for t in frames.values()])
+        for name in call.outputs:
+            t = frames[name]
+            expected = torch.full_like(t, 77)
+            assert torch.equal(t[:64], expected[:64]) and torch.equal(t[64 + n :], expected[64 + n :])
 
 
 FUNCTIONS = {

@@ -54,11 +54,7 @@ template <class V> INLINE V keep(int n, V a, V b) {
     return iota<elem<I>, lanes<V>>() < (elem<I>)n ? a : b;
 }
 template <class V> INLINE V keep(some m, V a, V b) { return keep(m.n, a, b); }
-// A vector as both halves of one of twice as many lanes, and the lower half of a vector.
-template <class V>
-struct Halves {
-    V low, high;
-};
+// A vector twice, and the lower half of a vector.
 template <class V>
 INLINE auto twice(V v) {
     return bits<vec<elem<V>, 2 * lanes<V>>>(Halves<V>{v, v});

@@ -40,6 +40,16 @@ template <> struct int_of<2> { typedef i16 type; };
 template <> struct int_of<4> { typedef i32 type; };
 template <> struct int_of<8> { typedef i64 type; };
 template <class V> using mask_of = vec<typename int_of<sizeof(elem<V>)>::type, lanes<V>>;
+constexpr int REGISTER_BYTES =
+#if defined(WIDEST_REGISTER)  // where the tests emulate wider ones
+    WIDEST_REGISTER;
+#elif defined(__AVX512F__)
+    64;
+#elif defined(__AVX__)
+    32;
+#else
+    16;
+#endif
 struct full {};
 struct some { int n; };  // known when running: all lanes or fewer
 
@@ -52,6 +62,8 @@ template <class To, class From> INLINE To bits(From x) {
     return both.to;
 }
 template <class V> struct __attribute__((packed, may_alias)) Anywhere { V v; };
+// A vector as both halves of one of twice as many lanes.
+template <class V> struct Halves { V low, high; };
 template <int L, class T> INLINE vec<T, L> bc(T x) { return vec<T, L>{} + x; }
 template <int L> INLINE vec<float, L> bc(float x) { return x - vec<float, L>{}; }  // keeps -0.0
 template <int L> INLINE vec<double, L> bc(double x) { return x - vec<double, L>{}; }
@@ -97,7 +109,16 @@ template <class V, class M> INLINE mask_of<V> mask_for(M m) {
     else return convert<elem<mask_of<V>>>(m);
 }
 template <class T> INLINE T sel(bool m, T a, T b) { return m ? a : b; }
-template <class M, class V, int = LANES(V)> INLINE V sel(M m, V a, V b) { return mask_for<V>(m) ? a : b; }
+template <class M, class V, int = LANES(V)> INLINE V sel(M m, V a, V b) {
+    if constexpr (sizeof(V) > REGISTER_BYTES) {
+        typedef Halves<vec<elem<V>, lanes<V> / 2>> parts;
+        const auto ms = bits<Halves<vec<elem<mask_of<V>>, lanes<V> / 2>>>(mask_for<V>(m));
+        const parts as = bits<parts>(a), bs = bits<parts>(b);
+        return bits<V>(parts{sel(ms.low, as.low, bs.low), sel(ms.high, as.high, bs.high)});
+    } else {
+        return mask_for<V>(m) ? a : b;
+    }
+}
 
 // An optimization barrier: the compiler knows nothing of the value it returns. Conversions of floats to integers stand
 // between two, so that the processor's instruction decides what NaN and numbers out of range become, as in eager. Without
@@ -106,16 +127,6 @@ template <class M, class V, int = LANES(V)> INLINE V sel(M m, V a, V b) { return
 #define VECTOR_REGISTER "+w"
 #else
 #define VECTOR_REGISTER "+x"
-#endif
-constexpr int REGISTER_BYTES =
-#if defined(WIDEST_REGISTER)  // where the tests emulate wider ones
-    WIDEST_REGISTER;
-#elif defined(__AVX512F__)
-    64;
-#elif defined(__AVX__)
-    32;
-#else
-    16;
 #endif
 template <class V, int = LANES(V)> constexpr bool has_lanes(int) { return true; }
 template <class V> constexpr bool has_lanes(long) { return false; }
@@ -234,8 +245,22 @@ template <int L, class T> INLINE vec<T, L> load(const T* p, int n) {
         if (k < n) v[k] = p[k];
     return v;
 }
-template <int L, class T> INLINE void store(T* p, vec<T, L> v, full) { ((Anywhere<vec<T, L>>*)p)->v = v; }
+// A vector that is wider than a register goes by halves: g++ would copy it on the stack, as integers of 512 bits.
+template <int L, class T> INLINE void store(T* p, vec<T, L> v, full) {
+    if constexpr (sizeof v > REGISTER_BYTES) {
+        const auto halves = bits<Halves<vec<T, L / 2>>>(v);
+        store<L / 2>(p, halves.low, full());
+        store<L / 2>(p + L / 2, halves.high, full());
+    } else {
+        ((Anywhere<vec<T, L>>*)p)->v = v;
+    }
+}
 template <int L, class T> INLINE void store(T* p, vec<T, L> v, int n) {
+    if constexpr (sizeof v > REGISTER_BYTES) {
+        const auto halves = bits<Halves<vec<T, L / 2>>>(v);
+        store<L / 2>(p, halves.low, n < L / 2 ? n : L / 2);
+        return store<L / 2>(p + L / 2, halves.high, n < L / 2 ? 0 : n - L / 2);
+    }
     writes(p, n);
 #if defined(__AVX512VL__) && !defined(__clang__)
     if constexpr (sizeof(T) == 4 && L == 16)
