@@ -357,6 +357,10 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _record_view(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not isinstance(args[0], torch.Tensor):
+            # A number that C++ made a tensor of: a factor 1j, whose conjugate the gradient of a product asks for.
+            with self:
+                return func(aten.scalar_tensor.default(args[0], dtype=torch.tensor(args[0]).dtype), *args[1:], **kwargs)
         if args[0].layout is not torch.strided:
             raise CannotFunctionalize(f"{func} of a tensor of the layout {str(args[0].layout).removeprefix('torch.')}")
         return self._record_call(func, args, kwargs, True)

@@ -506,3 +506,21 @@ def test_modules(name):
         assert p.stride() == q.stride() and p.dtype == q.dtype
         torch.testing.assert_close(q, p, rtol=1e-4, atol=1e-5)
     assert not eager_runs()
+
+
+@pytest.mark.parametrize("shape", [(4, 3), ()])
+@pytest.mark.parametrize("factor", [1j, 2 - 0.5j])
+def test_the_gradient_of_a_product_with_a_complex_number(shape, factor):
+    """It asks for the number's conjugate, a view of what is no tensor: such graphs ran in eager."""
+    def fn(x):
+        return torch.exp(factor * x).real + (x / factor).imag
+
+    compiled = dynamo_lite.compile(fn)
+    for _ in range(2):
+        x = torch.randn(shape, requires_grad=True)
+        y = x.detach().clone().requires_grad_()
+        want, got = fn(x), compiled(y)
+        want.sum().backward()
+        got.sum().backward()
+        torch.testing.assert_close((got, y.grad), (want, x.grad))
+    assert not dynamo_lite.metrics()["fallbacks"]
