@@ -3,8 +3,10 @@ subgraphs at these numbers; so is one in which elements say how large a result i
 
 A number is known only once what comes before it has run. So the graph is cut there: the tensor operations between two
 numbers are a subgraph, compiled by itself; what makes a number or computes with numbers runs in Python as it is
-written. Arithmetic of a tensor with a number stays in a subgraph, which gets the number as a tensor without dimensions
-of the type that eager computes in; any other call with a number runs as the torch call that it is.
+written. An int that comes in, or is computed from such, is a symbol to calls that take it as a size or place, in
+kernels with symbolic sizes, whatever else the graph does with it. Arithmetic of a tensor with a number stays in a
+subgraph, which gets the number as a tensor without dimensions of the type that eager computes in; any other call with a
+number runs as the torch call that it is.
 
 What makes a tensor of a size that only the run tells runs as the torch call that it is. The subgraphs behind it have
 the size as an input, and are compiled as any graph with symbolic sizes is.
@@ -55,7 +57,11 @@ _EXACT_TYPES = {torch.float32, torch.float64, torch.int32, torch.int64}
 _BY_SIZES: frozenset[Any] = frozenset({
     operator.getitem, torch.arange, torch.narrow, torch.zeros, torch.ones, torch.empty, torch.reshape,
     "view", "reshape", "expand", "narrow", "repeat", "new_zeros", "new_ones", "new_empty", "unflatten",
+    "select", torch.select, torch.eye, torch.rand, torch.randn, torch.randperm, torch.topk, "topk", torch.roll, "roll",
+    torch.tril, torch.triu, "tril", "triu", torch.nn.functional.pad, torch.split, "split",
 })
+# Of these, all but the last argument: what is written, or filled with, is computed with.
+_BY_SIZES_AND_VALUES: frozenset[Any] = frozenset({operator.setitem, torch.full, "new_full"})
 _MODES: frozenset[Any] = frozenset({_enter_inference_mode, _exit_inference_mode})
 _GRADIENTS = torch._C._set_grad_enabled
 _CHANGE_LAYOUT = frozenset({
@@ -159,8 +165,28 @@ def _is_size(number: Node) -> bool:
     """Whether a number says how large tensors are or where parts of them begin, and is computed with for nothing else.
     In arithmetic with tensors, eager may refuse some value."""
     return all(
-        _is_size(user) if _holds_number(_value(user)) else user.op == "output" or user.target in _BY_SIZES
+        _is_size(user) if _holds_number(_value(user)) else user.op == "output" or _takes_size(user, number)
         for user in number.users)
+
+
+def _comes_in(number: Node) -> bool:
+    """Whether it is an int that the graph is given, or is computed from such alone: subgraphs can have it as a size."""
+    value = _value(number)
+    return isinstance(value, torch.SymInt) and isinstance(value.node, IntNode) and (
+        number.op == "placeholder" or number.target not in SIZES and bool(number.all_input_nodes)
+        and all(map(_comes_in, number.all_input_nodes)))
+
+
+def _taken_as_numbers(node: Node) -> list[Node]:
+    """The numbers among a call's arguments that are no sizes to it."""
+    return [n for n in node.all_input_nodes if _is_number(n) and not (_takes_size(node, n) and _comes_in(n))]
+
+
+def _takes_size(user: Node, number: Node) -> bool:
+    """Whether a call on tensors takes a number as a size or place."""
+    if user.target in _BY_SIZES_AND_VALUES:
+        return len(user.args) > 1 and user.args[-1] is not number
+    return user.target in _BY_SIZES
 
 
 def _of_numbers(node: Node) -> bool:
@@ -271,7 +297,7 @@ def _cut(gm: GraphModule, modes: frozenset[Any]) -> list[list[Node] | Node]:
     for node in gm.graph.nodes:
         if node.op in ("placeholder", "output"):
             continue
-        numbers = [n for n in node.all_input_nodes if _is_number(n)]
+        numbers = _taken_as_numbers(node)
         part = node.target is operator.getitem and node.args[0] in plain  # of several results: no tensor to hand on
         part = part or _makes_size(node) or is_whole(node.target) or node.target in modes
         if not part and not _is_number(node) and not _draws(node) and (not numbers or _number_type(node) is not None):
@@ -308,10 +334,11 @@ def _subgraph(
     graph = Graph()
     env: dict[Any, Node] = {}
     outer = [n for n in dict.fromkeys(n for node in nodes for n in node.all_input_nodes) if n not in inside]
-    tensors = [n for n in outer if not _is_number(n)]
+    sizes = {n for node in nodes for n in node.all_input_nodes if _is_number(n) and n not in _taken_as_numbers(node)}
+    given = [n for n in outer if not _is_number(n) or n in sizes]
     examples: list[Any] = []
     mode = gm.meta["fake_mode"]
-    for node in tensors:
+    for node in given:
         value = _value(node)
         examples.append(twin(mode, value) if isinstance(value, torch.Tensor) else value)
         env[node] = _placeholder(graph, node, node.name, examples[-1])
@@ -343,13 +370,13 @@ def _subgraph(
     module = GraphModule(torch.nn.Module(), graph)
     module.meta.update(gm.meta)
     compiled = compile_subgraph(module, examples)
-    reads, given = [slots[n] for n in tensors], [slots[n] for n in inputs]
+    reads, known = [slots[n] for n in given], [slots[n] for n in inputs]
     reads_numbers = [(slots[n], dtype) for n, dtype in numbers]
     writes = [slots[n] for n in results]
 
     def run(values: list[Any]) -> None:
         made: list[Any] = [torch.scalar_tensor(values[i], dtype=dtype) for i, dtype in reads_numbers]
-        made += [place.read([values[i] for i in given]) for place in places]
+        made += [place.read([values[i] for i in known]) for place in places]
         for i, result in zip(writes, compiled(*[values[i] for i in reads], *made)):
             values[i] = result
 
@@ -368,7 +395,7 @@ def _sizes_used_later(nodes: list[Node]) -> list[Node]:
 
 
 def _lookup(env: dict[Any, Node], dtype: torch.dtype | None) -> Callable[[Node], Node]:
-    return lambda node: env[node, dtype] if _is_number(node) else env[node]
+    return lambda node: env[node, dtype] if dtype is not None and _is_number(node) else env[node]
 
 
 def _placeholder(graph: Graph, node: Node, name: str, example: Any) -> Node:
@@ -446,7 +473,7 @@ def _report(node: Node) -> None:
     metrics.count_library_call(_name(node))
     if is_whole(node.target):
         return  # by choice
-    why = "an argument is a number that came out of a tensor"
+    why = "an argument is a number that only the run tells"
     if _makes_size(node):
         why = "elements say how large its result is"
     line = exc.one_line((node.stack_trace or "").strip().splitlines()[-1]) if node.stack_trace else ""

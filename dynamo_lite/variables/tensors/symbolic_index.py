@@ -1,6 +1,7 @@
 """Indexing of tensors with integers that are symbols.
 
-``x[n]`` asks the number for its value, which would fix it; ``x.select(0, n)`` gives the same view and takes a symbol.
+``x[n]`` and ``x[n] = y`` ask the number for its value, which would fix it; ``x.select(0, n)`` gives the same view and
+takes a symbol.
 Invariant: whether the index is one of the dimension's has been decided, so that the operator never raises.
 """
 from __future__ import annotations
@@ -22,7 +23,28 @@ _BASIC = (int, slice, type(None), type(...))  # what takes one dimension, or non
 
 def select_symbolic(tx: Tracer, tensor: Any, key: VariableTracker) -> VariableTracker | None:
     """``tensor[key]`` where symbols are among the indices; None: there are none, or torch has to see all at once."""
-    if not tx.output.symbols.any or tx.output.overrides.active():
+    selected = _selected(tx, tensor, key)
+    if selected is None:
+        return None
+    view, rest = selected
+    return view.getitem(tx, TupleVariable(rest)) if rest else view
+
+
+def write_symbolic(tx: Tracer, tensor: Any, key: VariableTracker, value: VariableTracker) -> bool:
+    """``tensor[key] = value`` where symbols are among the indices: whether it has been done."""
+    selected = _selected(tx, tensor, key)
+    if selected is None:
+        return False
+    view, rest = selected
+    view.setitem(tx, TupleVariable(rest) if rest else ConstantVariable(...), value)
+    return True
+
+
+def _selected(
+    tx: Tracer, tensor: Any, key: VariableTracker
+) -> tuple[VariableTracker, list[VariableTracker]] | None:
+    """What the indices that are symbols select of ``tensor``, and the other indices, which are for that."""
+    if tx.output.overrides.active():
         return None
     keys = [_index(realized(tx, k)) for k in (key.items if type(key) is TupleVariable else [key])]
     if not any(isinstance(k, SymbolicIntVariable) and not isinstance(k.expr, int) for k in keys):
@@ -41,8 +63,7 @@ def select_symbolic(tx: Tracer, tensor: Any, key: VariableTracker) -> VariableTr
             if not _is_inside(tx, k, tensor.fake.shape[dim]):
                 return None
             found = found.call_method(tx, "select", [ConstantVariable(dim), k], {})
-    rest = [k for k in keys if not isinstance(k, SymbolicIntVariable)]
-    return found.getitem(tx, TupleVariable(rest)) if rest else found
+    return found, [k for k in keys if not isinstance(k, SymbolicIntVariable)]
 
 
 def _index(key: VariableTracker) -> VariableTracker:

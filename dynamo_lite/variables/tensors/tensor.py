@@ -37,7 +37,7 @@ from .learned_elements import known_elements, known_tensor, learn_or_refuse
 from .methods import TensorMethodVariable
 from .parameters import is_added, read_added
 from .running_sizes import define_sizes, with_sizes
-from .symbolic_index import select_symbolic
+from .symbolic_index import select_symbolic, write_symbolic
 from .tensor_data import check_leaf_views, check_uses, set_data
 
 if TYPE_CHECKING:
@@ -268,7 +268,8 @@ class TensorVariable(VariableTracker):
         return selected if selected is not None else call_in_graph(tx, operator.getitem, [self, key], {})
 
     def setitem(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
-        call_in_graph(tx, operator.setitem, [self, key, value], {})
+        if not write_symbolic(tx, self, key, value):
+            call_in_graph(tx, operator.setitem, [self, key, value], {})
 
     def contains(self, tx: Tracer, item: VariableTracker) -> bool:
         unsupported("tensor_to_python", "`in` on a tensor")

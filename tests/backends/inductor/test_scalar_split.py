@@ -171,7 +171,7 @@ def noise_and_a_number(x, n):
 
 
 def written_and_a_number(x, n):
-    y = x[:n] * n
+    y = x[:n] * torch.linspace(1, 2, n)[:, None]  # which cuts the graph
     y.add_(x.sum() * n)
     y[0].mul_(3)
     return y.sin()
@@ -222,3 +222,48 @@ def test_inputs_are_not_copied_where_they_are_written_last():
             for n in (2.5, 3.5):
                 compiled(torch.ones(3), torch.ones(3), n)
         assert asked.pop() is want
+
+
+def written_at_a_place(x, i, row):
+    x[:, i] = row
+    x[i, ..., 1] += 2
+    x[i, i + 1] = 5
+    return x * 2
+
+
+def step_with_a_cache(cache, i, row):
+    cache[:, i] = row
+    seen = torch.arange(cache.shape[1]) <= i  # the same number in arithmetic, which made every use of it a plain call
+    return cache.sum(0).masked_fill(~seen, -1.0).softmax(-1), cache[:, :i + 1].sum(-1) * i
+
+
+def sizes_beside_other_calls(x, i, row):
+    return torch.ones(i, i).tril() + torch.linspace(0, 1, i), torch.full((i,), 3) + i, x.roll(i, 0), x.topk(i)[1]
+
+
+@pytest.mark.parametrize("fn, plain", [
+    (written_at_a_place, set()), (step_with_a_cache, set()), (sizes_beside_other_calls, {"linspace.default"})])
+def test_numbers_that_are_places_and_sizes(fn, plain):
+    """One graph for all places, in kernels; what can't take a symbol is one call in plain torch, and no others are."""
+    compiled = dynamo_lite.compile(fn)
+    for i in (2, 3, 4, 5, 6):
+        x, row = torch.randn(8, 8), torch.randn(8)
+        y = x.clone()
+        torch.testing.assert_close(compiled(y, i, row), fn(x, i, row))
+        assert torch.equal(x, y)
+    counted = dynamo_lite.metrics()
+    in_python = {name for name in counted["library_calls"] if not name.startswith("aten.")}
+    assert counted["graphs"] == 2 and not counted["fallbacks"] and in_python == plain, counted
+
+
+def test_a_place_that_is_none():
+    def fn(x, i):
+        x[:, i] = 1
+        return x + 1
+
+    compiled = dynamo_lite.compile(fn)
+    for i in (2, 3, -1, -2, 4):
+        torch.testing.assert_close(compiled(torch.zeros(3, 8), i), fn(torch.zeros(3, 8), i))
+    for call in (fn, compiled):
+        with pytest.raises(IndexError, match="index 9 is out of bounds"):
+            call(torch.zeros(3, 8), 9)
