@@ -306,9 +306,9 @@ def test_tracebacks_show_the_wrapper(backend_check):
     import traceback
 
     with torch.no_grad():
-        compiled = compile_graph(backend_check, lambda x, y: x @ y + 1, torch.randn(2, 2), torch.randn(2, 2))
+        compiled = compile_graph(backend_check, lambda x, y: x @ y + 1, torch.randn(2, 6), torch.randn(6, 6))
     try:
-        compiled(torch.randn(2, 2), torch.randn(3, 3))
+        compiled(torch.randn(2, 6), torch.randn(5, 5))
     except RuntimeError:
         assert "mm(" in traceback.format_exc()
     else:
