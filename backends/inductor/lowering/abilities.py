@@ -79,7 +79,7 @@ class Abilities:
             library; None: any.
         near: bytes of a core's first cache, by which reductions are arranged that run down columns of memory; None:
             where blocks of rows are read, they aren't.
-        few: a reduction of at most so many elements is a chain of operations.
+        few: a reduction, or a sum of products, of at most so many terms is a chain of operations; 0: none is.
     """
 
     library: Set[Any] = frozenset()

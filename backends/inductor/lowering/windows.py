@@ -36,8 +36,11 @@ def _padded(g: GraphLowering, x: TensorValue, padding: Sequence[int], reflect: b
     """Pads the last dimensions by what lies at their ends, all in one pass."""
     if not all(isinstance(p, int) and p >= 0 for p in padding) or not _fixed(g, x, len(padding) // 2):
         return NotImplemented
-    if not any(padding) or is_size(ix.product(x.shape), 0):
-        return NotImplemented if any(padding) else TensorValue(x.shape, x.dtype, x.node)
+    if not any(padding):
+        return TensorValue(x.shape, x.dtype, x.node)
+    if is_size(ix.product(x.shape), 0):
+        return NotImplemented
+    g.realize_if_dear(x)  # its text would stand in each part of the loops
     shape, first = list(x.shape), x.ndim - len(padding) // 2
     for k in range(len(padding) // 2):
         shape[x.ndim - 1 - k] = ix.add(shape[x.ndim - 1 - k], padding[2 * k] + padding[2 * k + 1])

@@ -81,6 +81,17 @@ def test_what_is_known_when_it_is_compiled(simd, name):
         torch.testing.assert_close(got, CONSTANTS[name](n, m), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("simd", SIMD)
+def test_bytes_of_any_float(simd):
+    """Those beyond 32 and 64 bits too, infinities and NaN."""
+    x = torch.randint(-2**31, 2**31, (100_003,), dtype=torch.int32).view(torch.float32)
+    edges = torch.tensor([2.0**31, 2.0**31 - 128, -2.0**31, 3e9, -1.0, -255.5, 256.0, 300.7])
+    for given in (x, x.double() * 1.7, edges):
+        with config.patch(cpp_simd=simd):
+            got = dynamo_lite.compile(lambda x: x.to(torch.uint8), dynamic=False)(given)
+        assert torch.equal(got, given.to(torch.uint8))
+
+
 def mixed(x, w):
     h = F.layer_norm(x, x.shape[-1:], w)
     return (

@@ -125,8 +125,8 @@ def test_training_steps_have_activations_on_the_tiles():
     model.zero_grad()
     model(x).sum().backward()
     torch.testing.assert_close(got, [p.grad for p in model.parameters()])
-    # Two products of the forward pass; of the backward pass three, two sums for biases, and the last layer's ReLU.
-    assert dynamo_lite.metrics()["kernels"] <= 8
+    # Nine if what follows the first product, and the product of its gradient, are kernels of their own.
+    assert dynamo_lite.metrics()["kernels"] == 7
 
 
 @pytest.mark.parametrize("batch, lines", [(6, 20), (64, 8), (9, 1), (1, 30), (20, 3), (5, 40)])

@@ -15,7 +15,7 @@ from dynamo_lite.backends.inductor.codegen.cpp.expressions import ROUND, VALUE, 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.scheduler.empty_memory import held_back
-from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Statement, Store
+from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store
 from dynamo_lite.backends.inductor.scheduler.short_loops import SHORT
 
 
@@ -250,29 +250,25 @@ class Body:
         store, value = ("store", s.value) if exact is None else ("store_rounded", exact)
         self.line(f"{store}<L>({p} + {self._scalar_index(s.index)}, {self._as(value, True)}, m{self._twin});")
 
-    def _side_by_side(self, stage: Stage, at: int) -> int:
-        """How many stores from there on are to be made together: those of all elements that lie between two neighbours
-        in the vector loop."""
+    def _side_by_side(self, stage: Stage, at: int) -> list[Store]:
+        """The store that stands there, with those that are made together with it: of all elements that lie between two
+        neighbours in the vector loop."""
         first, v = stage.statements[at], self._v
         assert isinstance(first, Store)
-        step = ix.coefficient(first.index, v) if v is not None else None
-        together = stage.statements[at:at + step] if isinstance(step, int) and 2 <= step <= SHORT else []
-        for k, s in enumerate(together):
-            if not isinstance(s, Store) or s.buffer != first.buffer or s.value.op == "update":
-                return 1
-            if s.index != ix.add(first.index, k) or s.buffer in self.kernel.scratch or s.value.dtype is torch.bool:
-                return 1
-        assert v is not None or not together
-        return step if v is not None and len(together) == step and self._plain(first.index, v, step) else 1
+        step = None if v is None else ix.coefficient(first.index, v)
+        if v is None or not isinstance(step, int) or not 2 <= step <= SHORT or not self._plain(first.index, v, step):
+            return [first]
+        together = [s for s in stage.statements[at:at + step] if isinstance(s, Store)]
+        places = [(first.buffer, ix.add(first.index, k)) for k in range(step)]
+        plain = all(s.value.op != "update" and s.value.dtype is not torch.bool for s in together)
+        return together if plain and [(s.buffer, s.index) for s in together] == places else [first]
 
-    def _store_side_by_side(self, together: Sequence[Statement]) -> None:
+    def _store_side_by_side(self, together: list[Store]) -> None:
         def write() -> None:
-            p, index = self._pointer(first.buffer), self._scalar_index(first.index)
+            p, index = self._pointer(together[0].buffer), self._scalar_index(together[0].index)
             values = ", ".join(self._as(s.value, True) for s in together)
             self.line(f"store_side_by_side<L>({p} + {index}, {{{values}}}, m{self._twin});")
 
-        first = together[0]
-        assert isinstance(first, Store)
         write()
         if self._paired:
             self._twins(write)
@@ -287,13 +283,17 @@ class Body:
     def _take_in(self, stage: Stage, accumulators: Sequence[Accumulator], slot: str) -> None:
         """Stores and accumulates the values of an iteration, in the copies ``slot`` of the accumulators."""
         following = iter(accumulators)
-        done = 0
+        stored = 0  # how many statements are written already
         for at, s in enumerate(stage.statements):
-            if at < done:
+            if at < stored:
                 continue
             if isinstance(s, Store):
-                done = at + self._side_by_side(stage, at)
-                self._store_side_by_side(stage.statements[at:done]) if done > at + 1 else self._store(s)
+                together = self._side_by_side(stage, at)
+                stored = at + len(together)
+                if len(together) > 1:
+                    self._store_side_by_side(together)
+                else:
+                    self._store(s)
             else:
                 a = next(following)
                 position = self._position(s.position, a.lanes, a.place) if a.positions else ""

@@ -331,7 +331,8 @@ class CppKernel(ScanBody, ColumnSums):
             self.line(f"alignas(64) {STORAGE[buffer.dtype]} {self._pointer(name)}[{size}{lanes}];")
         for stage in self.kernel.stages:
             before = self.scope()
-            self._vectors = self._find_vectors((stage,))
+            if len(self.kernel.stages) > 1:
+                self._vectors = self._find_vectors((stage,))
             pair = stage.unless_same or stage.where_same
             if pair is not None:
                 first, second = map(self._pointer, pair)

@@ -148,14 +148,18 @@ template <class V> INLINE V opaque(V x) {
     return x;
 }
 
-// The integer type through which a float is converted to a narrower one.
-template <class T> struct wide_int { typedef i32 type; };
-template <> struct wide_int<u8> { typedef i64 type; };
+// The integer type through which a float is converted to a narrower one. For a byte that is eager's of 64 bits, but a float beyond 32 bits is a multiple of 256, and
+// x86 makes of what an integer can't hold one whose last byte is 0 as well.
+template <class T, class S> struct wide_int { typedef i32 type; };
+template <> struct wide_int<u8, double> { typedef i64 type; };
+#if !defined(__x86_64__)
+template <> struct wide_int<u8, float> { typedef i64 type; };
+#endif
 template <class T, class S> struct cast_one {
     static INLINE T of(S x) {
         if constexpr (!is_float<S> || is_float<T>) return (T)x;
         // As c10::convert does: a negative float becomes an unsigned integer through a signed one.
-        else if constexpr (sizeof(T) < 4) return (T)(typename wide_int<T>::type)opaque(x);
+        else if constexpr (sizeof(T) < 4) return (T)(typename wide_int<T, S>::type)opaque(x);
         else return opaque((T)opaque(x));
     }
 };
@@ -165,7 +169,7 @@ template <class T, class V> INLINE auto to(V x) {
     } else {
         typedef elem<V> S;
         if constexpr (is_float<S> && sizeof(T) < 4) {
-            return convert<T>(convert<typename wide_int<T>::type>(opaque(x)));
+            return convert<T>(convert<typename wide_int<T, S>::type>(opaque(x)));
         } else if constexpr (is_float<T> && sizeof(S) < 4) {
             return convert<T>(convert<i32>(x));
         } else if constexpr (is_float<S> && !is_float<T>) {
