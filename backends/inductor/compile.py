@@ -31,6 +31,7 @@ from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.inductor import device_random, gpu_info, graph_cache, kept_files
 from dynamo_lite.backends.inductor.artifact import Artifact, Call, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
+from dynamo_lite.backends.inductor.recurrent import with_recurrent_loops
 from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
 from dynamo_lite.backends.inductor.scalar_split import (
     compile_scalar_split,
@@ -134,7 +135,7 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], route: Route, key:
         return kept
     try:
         with log.phase("aot"):
-            aten = record(with_chunked_losses(gm), example_inputs, route.decompositions)
+            aten = record(with_recurrent_loops(with_chunked_losses(gm)), example_inputs, route.decompositions)
     except CannotFunctionalize as e:
         return run_eager(gm, str(e))
     except Exception as e:

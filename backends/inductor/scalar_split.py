@@ -35,6 +35,7 @@ from dynamo_lite.backends import metrics
 from dynamo_lite.backends.aot.call_sizes import missing_sizes
 from dynamo_lite.backends.aot.functional import CannotCut
 from dynamo_lite.backends.aot.gradients import twin
+from dynamo_lite.backends.inductor.recurrent import is_ours
 from dynamo_lite.runtime.running_sizes import SIZES
 from dynamo_lite.runtime.whole_calls import is_whole
 from dynamo_lite.symbols.nodes import IntNode
@@ -82,7 +83,11 @@ def enters_inference_mode(gm: GraphModule) -> bool:
 
 def has_whole_calls(gm: GraphModule) -> bool:
     """Whether some call of the graph is better made whole than recorded operation by operation."""
-    return any(is_whole(node.target) for node in gm.graph.nodes)
+    return any(_is_made_whole(node) for node in gm.graph.nodes)
+
+
+def _is_made_whole(node: Node) -> bool:
+    return is_whole(node.target) and not is_ours(node)
 
 
 def compile_scalar_split(gm: GraphModule, compile_subgraph: CompileSubgraph) -> Callable[..., tuple[Any, ...]]:
@@ -299,7 +304,7 @@ def _cut(gm: GraphModule, modes: frozenset[Any]) -> list[list[Node] | Node]:
             continue
         numbers = _taken_as_numbers(node)
         part = node.target is operator.getitem and node.args[0] in plain  # of several results: no tensor to hand on
-        part = part or _makes_size(node) or is_whole(node.target) or node.target in modes
+        part = part or _makes_size(node) or _is_made_whole(node) or node.target in modes
         if not part and not _is_number(node) and not _draws(node) and (not numbers or _number_type(node) is not None):
             subgraph.append(node)
             continue
@@ -471,7 +476,7 @@ def _report(node: Node) -> None:
     if _is_number(node) or node.target in SIZES:
         return
     metrics.count_library_call(_name(node))
-    if is_whole(node.target):
+    if _is_made_whole(node):
         return  # by choice
     why = "an argument is a number that only the run tells"
     if _makes_size(node):

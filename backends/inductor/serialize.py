@@ -20,12 +20,15 @@ from typing import Any
 import torch
 
 from dynamo_lite.backends.aot import chunked_loss
+from dynamo_lite.backends.inductor import recurrent
 from dynamo_lite.runtime import sized_operators
 
 LARGEST_TENSOR = 1 << 16  # bytes
 _SHORT = 80  # characters of a text that stands in the JSON
 _NAMESPACES = ("aten", "prims", sized_operators.NAMESPACE)
-_OTHERS = {chunked_loss.NAME: chunked_loss.operator}
+_OTHERS = {
+    chunked_loss.NAME: chunked_loss.operator, recurrent.FORWARD: lambda: recurrent.operators()[0],
+    recurrent.BACKWARD: lambda: recurrent.operators()[1]}
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 

@@ -36,6 +36,7 @@ from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.inductor import graph_cache
 from dynamo_lite.backends.inductor.artifact import Call, Pair
 from dynamo_lite.backends.inductor.images_in_planes import put_in_planes
+from dynamo_lite.backends.inductor.recurrent import with_recurrent_loops
 from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
 from dynamo_lite.runtime import signal_handlers
 from dynamo_lite.symbols.environment import Frozen
@@ -129,7 +130,8 @@ class _Recording:
     """Makes the joint graph of a captured graph, and makes it again for the gradients of some results."""
 
     def __init__(self, gm: GraphModule, example_inputs: list[Any], route: Route) -> None:
-        self._gm, self._examples, self._decompositions = with_chunked_losses(gm), example_inputs, route.decompositions
+        self._gm, self._examples = with_recurrent_loops(with_chunked_losses(gm)), example_inputs
+        self._decompositions = route.decompositions
         self._grad = torch.is_grad_enabled()
         self._casting = ambient.casting()
 

@@ -86,8 +86,6 @@ def call(mode: Any, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     onednn = torch.backends.mkldnn.is_available() and bool(torch.backends.mkldnn.enabled)
     kind = _Call(
         target, packed, biases, layers, train, bidirectional, batch_first, projected, x.dtype, gradients, onednn)
-    if _is_one_operation(kind, tensors):
-        return NotImplemented
     shapes = _shapes(kind, x, sizes, states, weights)
     if shapes is None:
         return NotImplemented
@@ -98,14 +96,6 @@ def call(mode: Any, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
         mode.effects_seen = mode.random_seen = True
     mode.raises_seen = mode.raises_seen or packed  # lengths that do not fit
     return tuple(_made(mode, shape, order, x.dtype, gradients) for shape, order in zip(shapes, orders))
-
-
-def _is_one_operation(kind: _Call, tensors: list[Any]) -> bool:
-    """Whether C++ makes one operation of each layer, which a graph calls faster than the whole: oneDNN's LSTM, which
-    asks for sizes as numbers."""
-    symbols = any(t._has_symbolic_sizes_strides for t in tensors)
-    library = kind.states == 2 and not kind.packed and not kind.projected and kind.dtype is torch.float32
-    return library and kind.onednn and not symbols
 
 
 def _is_plain(tensors: list[Any], flags: tuple[Any, ...]) -> bool:

@@ -20,6 +20,7 @@ LIBRARIES = {
     "depthwise": ("tiles.h", "depthwise.cpp", "alone.cpp"),
     "probe": ("tiles.h", "panels.h", "packed.h", "winograd.h", "measuring.h", "probe.cpp"),
     "cores": ("tiles.h", "panels.h", "measuring.h", "cores.cpp"),
+    "recurrent": ("math.h", "tiles.h", "recurrent.cpp"),
 }
 
 
