@@ -1,5 +1,6 @@
-"""Well-formedness of loop nests and kernel bodies. Checked at the entry and exit of passes in tests; an error quotes
-the nest.
+"""Well-formedness checks of loop nests and kernel bodies.
+
+Tests run them at the entry and the exit of passes. The error message quotes the nest.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _check_nest(nest: LoopNest) -> None:
 
 
 def check_nodes(nodes: Iterable[Node], variables: Set[ix.Var]) -> None:
-    """Raises ``MalformedIR`` if a node breaks a rule; ``variables`` are the loops around."""
+    """Raises ``MalformedIR`` if a node breaks a rule; ``variables`` are those of the enclosing loops."""
     for node in nodes:
         require(node.vars <= variables, f"{node} names a variable of no loop: {set(node.vars) - set(variables)}")
         require(all(a.id < node.id for a in node.args), f"{node} comes before its operands")
@@ -75,6 +76,6 @@ def check_nodes(nodes: Iterable[Node], variables: Set[ix.Var]) -> None:
 
 
 def require(condition: bool, message: str) -> None:
-    """Raises ``MalformedIR`` if a rule does not hold."""
+    """Raises ``MalformedIR`` with the message if the condition does not hold."""
     if not condition:
         raise MalformedIR(message)

@@ -1,13 +1,13 @@
-"""Contractions: matrix products and convolutions as sums of products that a template computes.
+"""Contractions: matrix products and convolutions, as sums of products that a template computes.
 
-Such a nest is an ordinary reduction (``value = a * b``, ``kind = "sum"``), and a ``Contraction`` says beside it how to
-compute it fast: a *left* operand, of which single elements are spread over a vector, times a *right* one, of which
-vectors are read, panel after panel of columns that are packed first. A tile of results is then handed to whatever is
-fused behind it.
+Such a nest is an ordinary reduction (``value = a * b``, ``kind = "sum"``). The ``Contraction`` attached to it describes
+how to compute it fast: the micro-kernel broadcasts single elements of the *left* operand to a vector and multiplies
+them by vectors of the *right* operand, whose columns are packed in panels first. Each tile of results is then handed to
+the epilogue that is fused behind it.
 
-Invariant: the nest's dims are ``batch``, then those of the result in the order of its memory, then the reduced ones;
-without ``transposed`` the result's last dims are the right operand's, with it they are the left operand's. Sums are of
-float32, operands of that or of 16 bits. Sizes and strides may be symbols, but for a convolution's channels and kernel.
+Invariant: the nest's dims are ``batch``, then those of the result in memory order, then the reduced ones. The last dims
+of the result are the right operand's columns, or, with ``transposed``, the left operand's rows. Sums are float32,
+operands are float32 or 16-bit floats. Sizes and strides may be symbols, except a convolution's channels and kernel.
 """
 
 from __future__ import annotations
@@ -17,32 +17,34 @@ from typing import Any, Union
 
 from dynamo_lite.backends.inductor.ir import index as ix
 
-# The widest vector, in elements, of ``contraction.cpp``.
+# Elements of the widest vector of ``contraction.cpp``.
 MAX_LANES = 16
-# The widest panel, in columns, of ``panels.h``.
+# Columns of the widest panel of ``panels.h``.
 MAX_PANEL = 64
-# So many products deep an operand is packed at a time.
+# Largest depth (number of products per sum) of an operand that is packed at once.
 CHUNK_DEPTH = 512
-# So many products are added up one after the other; longer sums are sums of sums.
+# Number of products that are accumulated one after the other; longer sums are sums of such partial sums.
 CHAIN_DEPTH = 256
-# Rows of a block of ``panels.h``, for which panels are read again, or windows that are finished at a time.
+# Rows of a block of ``panels.h``: each block passes over the panels once more. With exchanged operands, the number of
+# windows that are finished at a time.
 BLOCK = 48
-# A tile has at most so many lines.
+# Largest number of lines of a tile.
 MAX_LINES = 64
-# Of ``depthwise.cpp``: rows of results in registers, the widest kernel.
+# In ``depthwise.cpp``: the rows of results that are held in registers, and the width of the widest kernel.
 ROWS_AT_ONCE, MAX_KERNEL_WIDTH = 7, 256
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Matrix:
-    """Elements ``buffer[offset + batch + line * i + depth * k]``.
+    """An operand whose elements are ``buffer[offset + dot(batch index, batch) + line * i + depth * k]``.
 
     Attributes:
-        batch: a stride for each batch dim.
-        line: the stride from one row of the left operand, or one column of the right one, to the next.
-        depth: the stride along what is summed.
-        taps: of a convolution's filters whose channels lie innermost: so many, each with all channels side by side.
-            What is summed goes through the channels, tap by tap, and ``depth`` is 0. 0: of all others.
+        batch: the stride of each batch dim.
+        line: the stride from one row of the left operand, or from one column of the right operand, to the next.
+        depth: the stride along the summed dimension.
+        taps: number of taps, for a convolution's filters whose innermost dimension is the channels; the channels of a
+            tap are contiguous. The sum runs over the channels, and within a channel over the taps; ``depth`` is 0.
+            0 for all other operands.
     """
 
     buffer: str
@@ -54,21 +56,22 @@ class Matrix:
 
     @property
     def depth_is_contiguous(self) -> bool:
-        """Whether neighbours in memory are neighbours along the depth, or along a tap's part of it."""
+        """Whether the operand is contiguous along the depth, or along each tap's part of it."""
         return self.depth == 1 or self.taps > 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Patches:
-    """The right operand of a convolution: column ``(oh, ow)`` holds, channel by channel, what the kernel sees there.
+    """The right operand of a convolution: column ``(oh, ow)`` holds, channel by channel, the window at that place.
 
     Attributes:
-        batch: a stride for each batch dim.
-        channels, height, width: of the input (of one group), which is contiguous.
-        out_height, out_width: of the result. These and the two before are indices: numbers, or they hold symbols.
-        kernel, stride, padding, dilation: each (vertical, horizontal).
-        each: for a depthwise convolution, how many rows of the result see one channel each, the first ones the first;
-            ``channels`` is then 1. 0: every row sees all channels.
+        batch: the stride of each batch dim.
+        channels, height, width: sizes of the input (of one group), which is contiguous.
+        out_height, out_width: sizes of the result. ``height``, ``width`` and these are indices: ints, or expressions
+            with symbols.
+        kernel, stride, padding, dilation: each as (vertical, horizontal).
+        each: for a depthwise convolution, the number of consecutive rows of the result that share one input channel;
+            the first ``each`` rows read the first channel, and ``channels`` is 1. 0: every row reads all channels.
     """
 
     buffer: str
@@ -87,20 +90,24 @@ class Patches:
 
     @property
     def sizes(self) -> tuple[ix.Index, ...]:
-        """Of the image and of the result, which may be symbols."""
+        """Height and width of the image, then of the result; they may be symbolic."""
         return self.height, self.width, self.out_height, self.out_width
 
     @property
     def is_sized(self) -> bool:
-        """Whether no symbol is in them."""
+        """Whether ``sizes`` are all known ints."""
         return all(isinstance(n, int) for n in self.sizes)
 
     def tiles(self, strip: int) -> tuple[int, int, int, int]:
-        """Of a depthwise convolution: rows and columns of results at a time, all columns or one row; of how many
-        channels, if these are whole; and the elements of the scratch planes that hold what they see.
+        """The tile that a depthwise convolution computes at a time.
 
         Args:
-            strip: about so many results at a time; a row of more than half as many is cut.
+            strip: target number of results in a tile. A row of more than half as many results is split.
+
+        Returns:
+            Rows and columns of the tile (either all columns, or a part of one row); the number of channels that are
+            computed together, which is above 1 only if a tile is a whole channel; and the number of elements of the
+            scratch planes, which hold the padded input of these channels.
         """
         (kh, kw), (sh, sw), (dh, dw) = self.kernel, self.stride, self.dilation
         rows, width, height = 1, self.out_width, self.out_height
@@ -117,13 +124,14 @@ class Patches:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Contraction:
-    """See the module's docstring.
+    """A sum of products for a template; see the module's docstring.
 
     Attributes:
-        batch, rows, columns: the nest's kept variables: of the batch, of the left operand, of the right one.
-        depth: how many products are summed.
+        batch, rows, columns: the nest's kept variables: those of the batch, of the left operand's rows, and of the
+            right operand's columns.
+        depth: number of products per sum.
         left, right: the operands.
-        transposed: whether the rows are contiguous in the result.
+        transposed: whether the result is contiguous along the rows instead of the columns.
     """
 
     batch: tuple[ix.Var, ...]
@@ -135,7 +143,7 @@ class Contraction:
     transposed: bool
 
     def indices(self) -> tuple[ix.Index, ...]:
-        """All sizes, strides and offsets."""
+        """All sizes, strides and offsets of the contraction and its operands."""
         right, left = self.right, self.left
         own = [v.size for v in (*self.batch, *self.rows, *self.columns)]
         own += [self.depth, left.offset, *left.batch, left.line, left.depth, right.offset, *right.batch]
@@ -143,31 +151,31 @@ class Contraction:
 
     @property
     def is_sized(self) -> bool:
-        """Whether no symbol is in it."""
+        """Whether all sizes, strides and offsets are known ints."""
         return all(isinstance(i, int) for i in self.indices())
 
     @property
     def lanes(self) -> tuple[ix.Var, ...]:
-        """The variables along which results are stored vector by vector."""
+        """The variables along which results are stored in vectors."""
         return self.rows if self.transposed else self.columns
 
     @property
     def lines(self) -> tuple[ix.Var, ...]:
-        """The others, but for the batch."""
+        """The kept variables that are neither lanes nor batch."""
         return self.columns if self.transposed else self.rows
 
 
 def volume(variables: tuple[ix.Var, ...]) -> ix.Index:
-    """How many values the variables take together."""
+    """Number of iterations of the variables' loops together."""
     return ix.product(v.size for v in variables)
 
 
 def number(n: ix.Index) -> int:
-    """A size that is known."""
+    """The size as an int; it must be known."""
     assert isinstance(n, int)
     return n
 
 
 def rounded(n: int, unit: int) -> int:
-    """The least multiple of ``unit`` that is no less."""
+    """``n`` rounded up to a multiple of ``unit``."""
     return -(-n // unit) * unit

@@ -1,14 +1,14 @@
-"""Index arithmetic: which element of a buffer a loop body touches.
+"""Index arithmetic: expressions for the buffer elements that a loop body accesses.
 
 An index is an int or an immutable ``Expr``: a polynomial with integer coefficients over atoms. Atoms are loop variables
-(``Var``), symbolic sizes (``Sym``), values read from memory (``Indirect``) and what doesn't distribute (``FloorDiv``,
-``Mod``). Everything here takes and gives ``int | Expr``, with the arithmetic that sizes have everywhere
-(``symbols.integers``).
+(``Var``), symbolic sizes (``Sym``), values read from memory (``Indirect``), and the divisions ``FloorDiv`` and ``Mod``,
+which don't distribute over sums. All functions take and return ``int | Expr``; the arithmetic is that of all symbolic
+sizes (``symbols.integers``).
 
 Invariants: a ``Var`` knows its size and runs over ``range(size)``; a dimension of size 1 has no variable, its index is
 0. ``//`` and ``%`` round down: code generators write C's division only where a value is ``never_negative``.
 
-``substitution`` replaces the atoms of an index or computes its value; ``symbolic`` has the sizes of fake tensors.
+``substitution`` replaces atoms of an index, or evaluates it; ``symbolic`` converts sizes of fake tensors to indices.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Var(Atom):
 
 
 class Indirect(Atom):
-    """The integer that an IR node computes (an embedding's row), known to lie in ``range(size)``."""
+    """The integer that an IR node computes, known to lie in ``range(size)``; for example an embedding's row."""
 
     __slots__ = ("node", "size")
 
@@ -90,20 +90,20 @@ class Indirect(Atom):
 
 
 def var(name: str, size: Index) -> Index:
-    """The index of a loop over ``range(size)``; 0 if that is one iteration."""
+    """The index that a loop over ``range(size)`` counts; 0 if the loop has a single iteration."""
     return 0 if isinstance(size, int) and size == 1 else atom(Var(name, size))
 
 
 # ---------------------------------------------------------------- questions
 def free_vars(x: Index) -> set[Var]:
-    """Loop variables that the index itself names (not those behind an ``Indirect``)."""
+    """The loop variables that occur in the index itself, not those that the node of an ``Indirect`` depends on."""
     if isinstance(x, int):
         return set()
     return {a for a in atoms_of(x) if isinstance(a, Var)}
 
 
 def coefficient(x: Index, v: Var) -> Index | None:
-    """``c`` of ``x == c*v + rest`` where rest does not name ``v``; None if ``x`` is not of that form."""
+    """``c`` in ``x == c*v + rest``, where ``rest`` does not contain ``v``; None if ``x`` does not have that form."""
     if isinstance(x, int):
         return 0
     c: Index = 0
@@ -126,7 +126,8 @@ def _mentions(a: Atom, v: Var) -> bool:
 
 
 def affine_terms(x: Index) -> tuple[dict[Var, Index], Index] | None:
-    """``({v: coefficient}, offset)`` if the index is affine in its loop variables with no other atom but sizes."""
+    """``({v: coefficient}, offset)`` if the index is affine in its loop variables and its other atoms are sizes; None
+    if not."""
     if isinstance(x, int):
         return {}, x
     strides: dict[Var, Index] = {}
@@ -145,7 +146,7 @@ def affine_terms(x: Index) -> tuple[dict[Var, Index], Index] | None:
 
 
 def _is_size(a: Atom) -> bool:
-    """Whether it is computed from symbols alone."""
+    """Whether the atom is computed from symbolic sizes alone."""
     if isinstance(a, Division):
         return all(isinstance(part, (Sym, Division)) for x in (a.expr, a.divisor) for part in atoms_of(x))
     return isinstance(a, Sym)
@@ -153,6 +154,7 @@ def _is_size(a: Atom) -> bool:
 
 # ---------------------------------------------------------------- shapes
 def contiguous_strides(sizes: Sequence[Index]) -> tuple[Index, ...]:
+    """The row-major strides of a contiguous tensor of these sizes."""
     strides: list[Index] = []
     step: Index = 1
     for size in reversed(sizes):
@@ -162,11 +164,12 @@ def contiguous_strides(sizes: Sequence[Index]) -> tuple[Index, ...]:
 
 
 def dot(indices: Sequence[Index], strides: Sequence[Index]) -> Index:
+    """The sum of the products of indices and strides."""
     return sum_of(mul(i, s) for i, s in zip(indices, strides))
 
 
 def unflatten(flat: Index, sizes: Sequence[Index]) -> tuple[Index, ...]:
-    """Indices of the element whose number in row-major order is ``flat``."""
+    """The index along each dimension of the element whose position in row-major order is ``flat``."""
     out: list[Index] = []
     strides = contiguous_strides(sizes)
     for at, (size, stride) in enumerate(zip(sizes, strides)):

@@ -1,5 +1,7 @@
-"""Interpreter of loop nests: every node evaluated with plain torch over all iterations at once. It is the reference
-that generated code is tested against, so it is plain and not fast.
+"""Interpreter of loop nests: the reference that generated code is tested against.
+
+It evaluates every node with plain torch operations over all iterations at once (except along scans and for updates,
+whose iterations run in order). It is meant to be simple, not fast.
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ Memory = dict[str, torch.Tensor]
 
 
 def run_nests(nests: Iterable[LoopNest], memory: Memory) -> None:
-    """Runs nests in order. ``memory`` holds a flat tensor for each buffer; results are put there."""
+    """Runs nests in order. ``memory`` holds a flat tensor for each buffer, and receives the results."""
     for nest in nests:
         run_nest(nest, memory)
 
 
 def run_nest(nest: LoopNest, memory: Memory) -> None:
+    """Runs one nest of any kind: an update, a scan, a reduction or a pointwise nest."""
     if nest.update is not None:
         before = LoopNest(nest.buffer, nest.update.dims, nest.update.value, nest.update.index)
         run_nest(before, memory)
@@ -57,7 +60,7 @@ def _memory_of(nest: LoopNest, memory: Memory) -> torch.Tensor:
 
 
 def run_scan(nest: LoopNest, memory: Memory) -> None:
-    """A nest with a ``scan``: one iteration of its loop after the other, all others at once."""
+    """Runs a nest with a ``scan``: the iterations of the scanned loop in order, those of all other loops at once."""
     assert nest.scan is not None
     others = tuple(v for v in nest.dims if v is not nest.scan.over)
     shape = [_int(v.size) for v in others]
@@ -71,7 +74,7 @@ def run_scan(nest: LoopNest, memory: Memory) -> None:
 
 
 def run_update(node: Node, dims: tuple[ix.Var, ...], target: torch.Tensor, memory: Memory) -> None:
-    """What an "update" node does to a buffer, iteration by iteration."""
+    """Applies the writes of an "update" node to the buffer ``target``, iteration by iteration."""
     places = iteration_space(dims)
     shape = [_int(v.size) for v in dims]
     index, mode = node.attr
@@ -86,7 +89,7 @@ def run_update(node: Node, dims: tuple[ix.Var, ...], target: torch.Tensor, memor
 
 
 def iteration_space(dims: tuple[ix.Var, ...]) -> dict[ix.Atom, torch.Tensor]:
-    """For each variable its values, shaped to broadcast along its own dimension."""
+    """The values of each variable, as a tensor that broadcasts along all dimensions but the variable's own."""
     out: dict[ix.Atom, torch.Tensor] = {}
     for d, v in enumerate(dims):
         shape = [1] * len(dims)
@@ -102,12 +105,12 @@ def evaluate(
     accs: Mapping[str, torch.Tensor] | None = None,
     bounds: bool = False,
 ) -> torch.Tensor:
-    """The value of a node in every iteration.
+    """The value of a node in every iteration, as a tensor that broadcasts over the iteration space.
 
     Args:
-        places: the values of loop variables.
+        places: the values of the loop variables.
         accs: the results of reductions, by name.
-        bounds: whether a load out of bounds is a fault; if not, it gives any element.
+        bounds: whether a load out of bounds is an error; if not, it yields an arbitrary element.
     """
     values: dict[Node, torch.Tensor] = {}
 
@@ -122,7 +125,7 @@ def evaluate(
         elif node.op == "load":
             name, index = node.attr
             at = torch.as_tensor(evaluate_index(index, places, indirect))
-            # Out of bounds only where a guard (an "inside" node) does not hold, and nobody looks.
+            # An index is out of bounds only where a guard (an "inside" node) is false, so that the value is unused.
             inside = at.clamp(0, max(memory[name].numel() - 1, 0))
             assert not bounds or torch.equal(at, inside), f"{node} reads out of bounds"
             result = memory[name][inside]
@@ -153,7 +156,7 @@ def _cast(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def reduce(kind: str, value: torch.Tensor, kept: list[int], reduced: list[int]) -> torch.Tensor:
-    """The reduction of the dimensions ``reduced``; sums of floats are computed in float64."""
+    """``value`` reduced over the dimensions ``reduced``. Sums and products of floats are accumulated in float64."""
     flat = value.permute(*kept, *reduced).reshape(*[value.shape[d] for d in kept], -1)
     if kind in ("sum", "prod"):
         wide = flat.double() if flat.dtype.is_floating_point else flat
@@ -164,7 +167,11 @@ def reduce(kind: str, value: torch.Tensor, kept: list[int], reduced: list[int]) 
 def _position(
     nest: LoopNest, flat: torch.Tensor, places: dict[ix.Atom, Any], kept: list[int], reduced: list[int]
 ) -> torch.Tensor:
-    """The nest's own numbering of the iteration that argmax found."""
+    """The nest's ``position`` of each iteration that argmax or argmin found.
+
+    Args:
+        flat: the places of these iterations in the flattened reduced dimensions.
+    """
     shape = [_int(v.size) for v in nest.dims]
     numbers = torch.as_tensor(evaluate_index(nest.position, places)).expand(shape)
     numbers = numbers.permute(*kept, *reduced).reshape(*[shape[d] for d in kept], -1)

@@ -1,11 +1,12 @@
-"""Loop nests: what one buffer holds, element by element.
+"""Loop nests: each defines the elements of one buffer.
 
-A ``LoopNest`` runs over ``dims`` and says which value goes where. Pointwise: ``buffer[index] = value`` for every
-iteration. Reduction: for every iteration of the dimensions that are not ``reduced``, ``buffer[index]`` is the reduction
-of ``value`` over those that are.
+A ``LoopNest`` iterates over ``dims`` and stores a value at an index. A pointwise nest computes
+``buffer[index] = value`` in every iteration. A reduction computes, for every iteration of the dimensions that are not
+``reduced``, ``buffer[index]`` as the reduction of ``value`` over those that are.
 
-Invariants (``checker`` asserts them): ``index`` names kept dimensions only and hits no element twice; ``value`` names
-only ``dims`` and has the buffer's dtype (but for argmax and argmin, whose result is ``position``, an index).
+Invariants (``checker`` asserts most of them): ``index`` contains only variables of kept dimensions, and no two
+iterations of these store to the same element; ``value`` contains only variables of ``dims`` and has the buffer's dtype
+(except for argmax and argmin, whose result is ``position``, an index).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 
 @dataclasses.dataclass(slots=True)
 class Buffer:
-    """A piece of memory with a layout. ``stride`` is eager's."""
+    """A strided tensor in memory. ``stride`` is that of eager's tensor."""
 
     name: str
     size: tuple[ix.Index, ...]
@@ -30,13 +31,14 @@ class Buffer:
     device: torch.device = torch.device("cpu")
 
     def load_index(self, indices: tuple[ix.Index, ...]) -> ix.Index:
+        """The offset, in elements, of the element at the given indices."""
         return ix.dot(indices, self.stride)
 
 
 @dataclasses.dataclass(slots=True)
 class Update:
-    """What a buffer holds before the nest writes into parts of it, some of them maybe twice: ``value`` for every
-    iteration of ``dims``."""
+    """The initial contents of a buffer that the nest then writes into, possibly several times at one element:
+    ``buffer[index] = value`` for every iteration of ``dims``."""
 
     dims: tuple[ix.Var, ...]
     value: Node
@@ -45,12 +47,12 @@ class Update:
 
 @dataclasses.dataclass(slots=True)
 class Carried:
-    """A value that a scan takes from one iteration to the next: ``start`` before the first, then ``value``, in which an
-    "acc" node of this name is what it was, and one of another carried value's what that was.
+    """A loop-carried value of a scan: ``start`` before the first iteration, ``value`` after each one. In ``value``, an
+    "acc" node with the name of a carried value stands for that value after the previous iteration.
 
-    If it has an ``element``, a node of ``value``, what is carried may be joined in any grouping: ``value`` with what
-    has been carried over any elements that follow in the place of their ``element`` is what is carried over all;
-    with ``start``, it is what was carried.
+    With an ``element``, a node that occurs in ``value``, the scan is associative: replacing ``element`` by the value
+    carried over a following run of elements gives the value carried over both runs, and replacing it by ``start``
+    changes nothing. So partial scans may be combined in any grouping.
     """
 
     name: str
@@ -61,13 +63,14 @@ class Carried:
 
 @dataclasses.dataclass(slots=True)
 class Scan:
-    """What a nest carries along the loop ``over``, whose iterations run in order."""
+    """The values that a nest carries along the loop ``over``, whose iterations run in order."""
 
     over: ix.Var
     carried: tuple[Carried, ...]
 
     def goes_with(self, other: Scan) -> bool:
-        """Whether what the two carry may be carried side by side: a name that both have means one value."""
+        """Whether both scans can run in one loop: they share a carried value, and each name that both use is the same
+        value."""
         mine = {c.name: c for c in self.carried}
         return self.over is other.over and any(c.name in mine for c in other.carried) and all(
             mine[c.name] == c for c in other.carried if c.name in mine)
@@ -75,17 +78,18 @@ class Scan:
 
 @dataclasses.dataclass(slots=True)
 class LoopNest:
-    """See the module's docstring.
+    """The loops, the body and the store that define one buffer; see the module's docstring.
 
     Attributes:
         kind: a key of ``ops.REDUCTIONS``, or None for a pointwise nest.
-        position: for argmax and argmin, the number of an iteration over the reduced dimensions.
-        origin: the operations it computes and the user's lines, for comments.
-        contraction: for a sum of products that is worth a template, what the template needs to know.
-        update: for a nest that writes into a buffer here and there, in the order of its loops. Its value is an "update"
-            node, which says where, and ``index`` is 0.
-        scan: for a nest whose value depends on those before it: in ``value``, "acc" nodes are what is carried after the
-            iteration.
+        position: for argmax and argmin, the number of the current iteration among those over the reduced dimensions;
+            the result is the number of the iteration that is found.
+        origin: the operations that the nest computes and the user's source lines, for comments.
+        contraction: the description of a sum of products that a template may compute.
+        update: for a nest that writes to some elements of a buffer, in the order of its loops: the buffer's initial
+            contents. The nest's value is an "update" node, which holds the index, and ``index`` is 0.
+        scan: the loop-carried values of a nest whose results depend on preceding iterations. In ``value``, "acc" nodes
+            are the carried values after the iteration.
     """
 
     buffer: Buffer
@@ -102,24 +106,26 @@ class LoopNest:
 
     @property
     def kept(self) -> tuple[ix.Var, ...]:
+        """The dimensions that are not reduced."""
         return tuple(v for v in self.dims if v not in self.reduced)
 
     def alone(self) -> bool:
-        """Whether it becomes a kernel of its own kind, which no other nest joins."""
+        """Whether the nest is an update or a scan, which form kernels of their own kind: ordinary fusion does not apply
+        to them."""
         return self.update is not None or self.scan is not None
 
     def checks(self) -> bool:
-        """Whether it looks at indices that stand in memory, and reports one that is out of bounds."""
+        """Whether the nest reads indices from memory and reports those that are out of bounds."""
         return any(n.op == "bounded" for n in walk(self.roots()))
 
     def roots(self) -> tuple[Node, ...]:
-        """All that it computes."""
+        """The root nodes of everything that the nest computes."""
         before = () if self.update is None else (self.update.value,)
         carried = () if self.scan is None else tuple(c.value for c in self.scan.carried)
         return (*before, *carried, self.value)
 
     def describe(self) -> str:
-        """Readable text: the loops, the body, the store."""
+        """The loops, the body and the store as readable text."""
         carried = () if self.scan is None else self.scan.carried
         from_nodes = [f"    {n}" for n in walk((*(c.value for c in carried), self.value))]
         from_nodes += [f"    {c.name} = n{c.value.id} along {self.scan.over}, from {c.start.attr}"  # type: ignore[union-attr]

@@ -1,13 +1,13 @@
-"""Expressions of loop bodies: immutable nodes, each made once.
+"""Expressions of loop bodies: immutable, hash-consed nodes.
 
-A ``Node`` is an operation with a dtype, operands, and an attribute: for ``load`` the buffer's name and the index, for
-``const`` the value, for ``index`` the index whose value it is, for ``inside`` an index and the range that it has to be
-in, for ``acc`` the name of a reduction's result. Nodes come from a ``Builder``, one for each graph that is compiled,
-which gives equal nodes one identity: comparing nodes is comparing objects, and a value that several outputs need is
-computed once. No table is shared between two compilations.
+A ``Node`` is an operation with a dtype, operands, and an attribute. The attribute is, for ``load``, the buffer's name
+and the index; for ``const``, the value; for ``index``, the index expression whose value the node has; for ``inside``,
+an index and the range that is tested; for ``acc``, the name of a reduction's result. Nodes are made by a ``Builder``,
+one for each compiled graph, which gives equal nodes one identity: nodes are compared as objects, and a value that
+several outputs need is computed once. Two compilations share no table of nodes.
 
-Invariants: a node's operands have smaller ids than the node, so that ids order evaluation; ``node.vars`` are the loop
-variables that its value depends on, those behind indirect indices included.
+Invariants: a node's operands have smaller ids than the node, so that the order of ids is an order of evaluation;
+``node.vars`` are the loop variables that its value depends on, including those that indirect indices depend on.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.ops import HALF, OPS
 from dynamo_lite.backends.inductor.ir.substitution import substitute
 
-# Operations whose result is one of their operands, or its negative: rounding it again changes nothing.
+# Operations whose result is one of their operands, up to its sign: if the operands have been rounded to a narrower
+# dtype, rounding the result again changes nothing.
 _SELECTIONS = frozenset({"where", "maximum", "minimum", "neg", "abs"})
 _NO_VARS: frozenset[ix.Var] = frozenset()
 
 
 class Node:
-    """See the module's docstring. Made by a ``Builder`` only."""
+    """An expression; see the module's docstring. Only a ``Builder`` makes nodes."""
 
     __slots__ = ("op", "dtype", "args", "attr", "id", "vars")
 
@@ -52,22 +53,22 @@ class Node:
 
 
 def wrapped(value: int, dtype: torch.dtype) -> int:
-    """A whole number as an integer of the dtype holds it."""
+    """The value that an integer of the dtype has after ``value`` wraps around."""
     bits = 8 * dtype.itemsize
     value %= 1 << bits
     return value - (1 << bits) if dtype.is_signed and value >> (bits - 1) else value
 
 
-# Constants up to this are added to indices at compile time; no program has additions enough for int64 to overflow.
+# Largest constant that is folded into an index. No program has enough such additions for int64 to overflow.
 _SMALL = 1 << 31
 
 
 class Builder:
-    """Makes nodes, and copies them with indices replaced."""
+    """Makes nodes, and copies of nodes with loop variables or operands replaced."""
 
     def __init__(self) -> None:
         self._nodes: dict[Any, Node] = {}
-        # Symbolic bounds of guards: each with those that are known not to be below it.
+        # For each symbolic bound of a guard, the bounds that are known to be at least as large.
         self._after: dict[ix.Index, list[ix.Index]] = {}
 
     def __len__(self) -> int:
@@ -92,30 +93,34 @@ class Builder:
 
     # ------------------------------------------------------------ leaves
     def const(self, value: bool | int | float | ix.Expr, dtype: torch.dtype) -> Node:
+        """A constant, rounded or wrapped to the dtype; or the cast of a symbolic size to it."""
         if isinstance(value, ix.Expr):
-            return self.cast(self.index(value), dtype)  # a symbol
+            return self.cast(self.index(value), dtype)
         if dtype is torch.bool:
             value = bool(value)
             key: Any = value
         elif dtype.is_floating_point:
             value = _rounded(float(value), dtype)
-            key = struct.pack("d", value)  # tells -0.0 from 0.0, and a NaN is equal to itself
+            key = struct.pack("d", value)  # as a key, bytes distinguish -0.0 from 0.0, and a NaN equals itself
         else:
             key = value = wrapped(int(value), dtype)
         return self._node("const", dtype, (), value, key)
 
     def load(self, buffer: str, index: ix.Index, dtype: torch.dtype) -> Node:
+        """The element of a buffer at an index. Nodes of indirect indices are operands."""
         args = tuple(dict.fromkeys(a.node for a in ix.atoms_of(index) if isinstance(a, ix.Indirect)))
         return self._node("load", dtype, args, (buffer, index), (buffer, index), frozenset(ix.free_vars(index)))
 
     def index(self, value: ix.Index, dtype: torch.dtype = torch.int64) -> Node:
+        """The value of an index expression."""
         if isinstance(value, int):
             return self.const(value, dtype)
         args = tuple(dict.fromkeys(a.node for a in ix.atoms_of(value) if isinstance(a, ix.Indirect)))
         return self._node("index", dtype, args, value, value, frozenset(ix.free_vars(value)))
 
     def inside(self, value: ix.Index, low: ix.Index, high: ix.Index) -> Node:
-        """Whether ``low <= value < high``: a guard. What a ``where`` chooses by it is evaluated only where it holds."""
+        """A guard: whether ``low <= value < high``. A ``where`` that it controls evaluates an operand only where it
+        selects it."""
         if not ix.free_vars(value) or self.is_at_most(high, low):
             above, below = ix.add(value, 1), self.is_at_most(low, value)
             if below and self.is_at_most(above, high):
@@ -127,13 +132,13 @@ class Builder:
         return self._node("inside", torch.bool, (), attr, attr, frozenset(ix.free_vars(value)))
 
     def know_order(self, edges: Sequence[ix.Index]) -> None:
-        """Notes that none of the edges is below the one before: symbolic bounds of guards rely on it."""
+        """Records that the edges are in non-descending order, for later comparisons of symbolic bounds of guards."""
         for low, high in zip(edges, edges[1:]):
             if not (isinstance(low, int) and isinstance(high, int)):
                 self._after.setdefault(low, []).append(high)
 
     def is_at_most(self, low: ix.Index, high: ix.Index) -> bool:
-        """Whether ``low <= high`` follows from what has been noted, or from the symbols' lowest values."""
+        """Whether ``low <= high`` follows from the recorded order, or from the lower bounds of the symbols."""
         if isinstance(low, int) and isinstance(high, int):
             return low <= high
         if low == high or ix.always_positive(ix.add(ix.add(high, 1), ix.mul(low, -1))):
@@ -147,12 +152,12 @@ class Builder:
             if here not in seen:
                 seen.add(here)
                 waiting += self._after.get(here, ())
-                if isinstance(here, int):  # order among numbers is not noted
+                if isinstance(here, int):  # the order of ints among each other is not recorded
                     waiting += [edge for edge in self._after if isinstance(edge, int) and edge > here]
         return False
 
     def in_order(self, edges: Iterable[ix.Index]) -> list[ix.Index] | None:
-        """The edges in ascending order, or None if that is not known."""
+        """The distinct edges in ascending order, or None if their order is not known."""
         out: list[ix.Index] = []
         for edge in dict.fromkeys(edges):
             at = sum(self.is_at_most(other, edge) for other in out)
@@ -164,8 +169,8 @@ class Builder:
         return out
 
     def bounded(self, value: Node, size: ix.Index, wraps: bool, fault: int) -> Node:
-        """An index that came from memory as one of ``range(size)``: counted from the end if it is negative and
-        ``wraps``; what is out of bounds is reported as the fault of that number (``lowering.faults``), and becomes
+        """An index read from memory, restricted to ``range(size)``. With ``wraps``, negative values count from the end.
+        A value out of bounds is reported as the fault with the given number (``LoweredGraph.faults``) and replaced by
         0."""
         if value.op == "const" and isinstance(size, int) and (-size if wraps else 0) <= value.attr < size:
             return self.const(value.attr % size, torch.int64)
@@ -173,18 +178,20 @@ class Builder:
         return self._node("bounded", torch.int64, (value,), attr, attr)
 
     def update(self, value: Node, index: ix.Index, mode: str) -> Node:
-        """What the nest of an ``Update`` stores: ``value``, at a place that may come from memory, instead of what is
-        there ("set") or joined with it by an operation of that name ("add")."""
+        """The write of a nest with an ``Update``: ``value`` is stored at ``index``, which may be indirect. The mode is
+        "set", which replaces the element, or the name of an operation, such as "add", that combines element and value.
+        """
         inner = dict.fromkeys(a.node for a in ix.atoms_of(index) if isinstance(a, ix.Indirect))
         attr = (index, mode)
         return self._node("update", value.dtype, (value, *inner), attr, attr, frozenset(ix.free_vars(index)))
 
     def acc(self, name: str, dtype: torch.dtype, vars: frozenset[ix.Var]) -> Node:
+        """The result of a reduction, or a value that a scan carries."""
         return self._node("acc", dtype, (), name, (name, vars), vars)
 
     # ------------------------------------------------------------ operations
     def op(self, name: str, *args: Node) -> Node:
-        """A node of an operation in the table, with the little folding that is exact."""
+        """A node of an operation in the table, with a few exact constant foldings."""
         info = OPS[name]
         if name == "where":
             condition, a, b = args
@@ -205,8 +212,8 @@ class Builder:
         return self._node(name, dtype, args)
 
     def _fold_sum(self, args: tuple[Node, ...], sign: int) -> Node | None:
-        """``args[0] + sign * args[1]`` where one operand is 0, or an index plus a small number, which is an index:
-        a load at it needs no gather. None: it is neither."""
+        """``args[0] + sign * args[1]`` folded, or None. Folded are the addition of 0, and the sum of an index node and
+        a small constant: this remains an index node, so that loads at it need no gather."""
         a, b = args if args[1].op == "const" or sign < 0 else args[::-1]
         if b.op != "const":
             return None
@@ -224,6 +231,7 @@ class Builder:
         return None
 
     def cast(self, x: Node, dtype: torch.dtype) -> Node:
+        """``x`` converted to a dtype; constants and conversions back to a narrower dtype are folded where exact."""
         if x.dtype is dtype:
             return x
         if x.op == "const" and (dtype.is_floating_point or not x.dtype.is_floating_point) and dtype is not torch.bool:
@@ -239,14 +247,14 @@ class Builder:
         return self._selected(x, dtype) or self._node("cast", dtype, (x,))
 
     def _selected(self, x: Node, dtype: torch.dtype) -> Node | None:
-        """``x`` in a 16-bit dtype, if it is one of several values of that dtype that were widened."""
+        """``x`` computed in a 16-bit dtype, if it is a selection among widened values of that dtype; None if not."""
         if dtype not in HALF or x.op not in _SELECTIONS or x.dtype is torch.bool:
             return None
         narrow = [a if a.dtype is torch.bool else self._narrowed(a, dtype) for a in x.args]
         return None if None in narrow else self.op(x.op, *narrow)  # type: ignore[arg-type]
 
     def _narrowed(self, x: Node, dtype: torch.dtype) -> Node | None:
-        """``x`` in a 16-bit dtype, if it is a value of that dtype that was widened."""
+        """The value of a 16-bit dtype that ``x`` is the widened form of, or None if ``x`` is no such value."""
         if x.op == "cast" and x.args[0].dtype is dtype and widens(dtype, x.dtype):
             return x.args[0]
         if x.op == "const":
@@ -258,12 +266,18 @@ class Builder:
     def substitute(
         self, node: Node, mapping: Mapping[ix.Var, ix.Index], replace: Mapping[Node, Node] | None = None
     ) -> Node:
-        """``node`` with loop variables replaced, and nodes replaced whole (whose own variables then stay)."""
+        """``node`` with loop variables replaced.
+
+        Args:
+            mapping: the indices that replace loop variables.
+            replace: nodes that are replaced as a whole; loop variables in their replacements are not replaced.
+        """
         return self.substitute_all((node,), mapping, replace)[0]
 
     def substitute_all(
         self, roots: Sequence[Node], mapping: Mapping[ix.Var, ix.Index], replace: Mapping[Node, Node] | None = None
     ) -> list[Node]:
+        """The same as ``substitute``, for several nodes at once."""
         done: dict[int, Node] = {old.id: new for old, new in replace.items()} if replace else {}
 
         def moved(n: Node) -> Node:
@@ -288,7 +302,7 @@ class Builder:
         return [done[root.id] for root in roots]
 
     def rebuild(self, node: Node, args: tuple[Node, ...]) -> Node:
-        """The same operation on other operands."""
+        """The operation of ``node``, applied to other operands."""
         if node.op in ("const", "acc") or args == node.args:
             return node
         if node.op == "cast":
@@ -299,17 +313,17 @@ class Builder:
 
 
 def _rounded(value: float, dtype: torch.dtype) -> float:
-    """The nearest value of the dtype."""
+    """``value`` rounded to the dtype."""
     if dtype is torch.float64:
         return value
     if dtype is torch.float32 and abs(value) < 3e38:
         return struct.unpack("f", struct.pack("f", value))[0]
-    # Through float32, as eager converts a double to a 16-bit type.
+    # Eager converts a double to a 16-bit type through float32.
     return torch.tensor(value, dtype=torch.float32).to(dtype).item()
 
 
 def widens(narrow: torch.dtype, wide: torch.dtype) -> bool:
-    """Whether every value of ``narrow`` is one of ``wide``, so that casting there and back changes nothing."""
+    """Whether ``wide`` represents every value of ``narrow``, so that a cast to it and back changes nothing."""
     if narrow is torch.bool:
         return True
     if narrow.is_floating_point:
@@ -320,8 +334,8 @@ def widens(narrow: torch.dtype, wide: torch.dtype) -> bool:
 
 
 def _in_fewest_loops(value: ix.Index, low: ix.Index, high: ix.Index) -> tuple[ix.Index, ix.Index, ix.Index]:
-    """A guard's index and range, without the loops that can't take the index over a limit: ``16 * x + y``, ``y`` below
-    16, is from 32 on where ``x`` is from 2 on."""
+    """A guard's index and range without the loop variables that don't affect the result. For example, with ``y`` below
+    16, ``16 * x + y >= 32`` exactly if ``x >= 2``."""
     if not isinstance(value, ix.Expr) or not isinstance(low, int) or not isinstance(high, int):
         return value, low, high
     for step in sorted({c for c in value.terms.values() if c > 1 and low % c == 0 and high % c == 0}, reverse=True):
@@ -332,7 +346,8 @@ def _in_fewest_loops(value: ix.Index, low: ix.Index, high: ix.Index) -> tuple[ix
 
 
 def walk(roots: Iterable[Node], stop: Mapping[int, Any] | None = None) -> list[Node]:
-    """All nodes that the roots need, in an order of evaluation. What is in ``stop`` is listed but not entered."""
+    """The roots and all nodes that they depend on, in an order of evaluation. Nodes whose ids are in ``stop`` are
+    listed, but their operands are not visited."""
     seen: dict[int, Node] = {}
     stack = list(roots)
     while stack:
@@ -346,4 +361,5 @@ def walk(roots: Iterable[Node], stop: Mapping[int, Any] | None = None) -> list[N
 
 
 def loads(roots: Iterable[Node]) -> list[Node]:
+    """All loads that the roots depend on."""
     return [n for n in walk(roots) if n.op == "load"]

@@ -1,12 +1,12 @@
-"""The operations of loop bodies: one table row per operation, the only place that lists them.
+"""The operations of loop bodies: a table with one row per operation, the only place that lists them.
 
-A row says how many operands an operation has, how its result's dtype follows from theirs, which dtypes it takes,
-roughly what it costs, and what it computes, as a plain torch function: that is the definition that the interpreter runs
-and that generated code is tested against. Operands of one operation have one dtype (but for ``where``'s condition);
-promotion and rounding are explicit ``cast`` nodes, put there by the lowerings.
+A row gives the number of operands, the rule for the result's dtype, the supported dtypes, the approximate cost, and the
+semantics as a plain torch function, which the interpreter runs and which generated code is tested against. All operands
+of an operation have the same dtype (except ``where``'s condition); type promotion and rounding are explicit ``cast``
+nodes, which the lowerings insert.
 
-bfloat16 and float16 values are only moved, selected, compared and cast: arithmetic on them is written as casts around
-float32 operations, which is also where eager rounds.
+bfloat16 and float16 values are only moved, selected, negated, compared and cast. Arithmetic on them is expressed as
+casts around float32 operations, so that it rounds where eager rounds.
 
 Invariant: the operation of a node is a row of this table, or one of the leaves that ``nodes`` lists.
 """
@@ -31,7 +31,8 @@ CHEAP, MEDIUM, DEAR = 1, 4, 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OpInfo:
-    """One operation. ``result`` is "same" (as the operands) or "bool"; ``cost`` counts in additions."""
+    """One operation. The dtype ``result`` is "same" (as the operands') or "bool"; ``cost`` is in units of an addition.
+    """
 
     name: str
     arity: int
@@ -64,14 +65,14 @@ _op("div", 2, FLOAT, torch.true_divide, cost=MEDIUM)
 _op("fma", 3, FLOAT, lambda a, b, c: torch.add(c.double(), a.double() * b.double()).to(a.dtype), cost=CHEAP)
 _op("neg", 1, NUMBER | HALF, torch.neg)
 _op("abs", 1, NUMBER | HALF, torch.abs)
-# Integer division of C: towards zero. The divisor is never 0 (lowerings only use constants).
+# Integer division and remainder of C, which round towards zero. The divisor is never 0 (lowerings use constants only).
 _op("tdiv", 2, INT, lambda a, b: torch.div(a, b, rounding_mode="trunc"), cost=DEAR)
 _op("tmod", 2, INT, torch.fmod, cost=DEAR)
-# NaN if either is NaN, as in torch.
+# The result is NaN if either operand is, as in torch.
 _op("maximum", 2, NUMBER | HALF, torch.maximum)
 _op("minimum", 2, NUMBER | HALF, torch.minimum)
 
-# ---------------------------------------------------------------- bits; on bool these are the logical operations
+# ---------------------------------------------------------------- bitwise operations; on bool, logical ones
 _op("and", 2, INT | BOOL, torch.bitwise_and)
 _op("or", 2, INT | BOOL, torch.bitwise_or)
 _op("xor", 2, INT | BOOL, torch.bitwise_xor)
@@ -119,12 +120,12 @@ _op("lgamma", 1, FLOAT, torch.lgamma, cost=DEAR)
 
 
 def philox(counter: Any, stream: Any, key: Any, lane: Any) -> Any:
-    """One of the four 32-bit numbers that Philox4x32-10 (Salmon et al. 2011) makes of a counter of 128 bits.
+    """One of the four 32-bit numbers that Philox4x32-10 (Salmon et al. 2011) generates from a 128-bit counter.
 
     Args:
         counter, stream: the low and the high 64 bits of the counter.
-        key: 64 bits.
-        lane: which of the four numbers.
+        key: the 64-bit key.
+        lane: number of the result, 0 to 3.
     """
     low = 0xFFFFFFFF
     a, b, c, d = counter & low, counter >> 32 & low, stream & low, stream >> 32 & low
@@ -136,12 +137,12 @@ def philox(counter: Any, stream: Any, key: Any, lane: Any) -> Any:
     return torch.where(lane < 2, torch.where(lane == 0, a, b), torch.where(lane == 2, c, d))
 
 
-# Of targets that say so (``Abilities.random``): no others have a text for it.
+# Only targets with ``Abilities.random`` can generate code for this operation.
 _op("philox", 4, frozenset({torch.int64}), philox, cost=3 * DEAR)
 for _name in ("pow", "atan2", "fmod", "hypot", "copysign", "nextafter"):
     _op(_name, 2, FLOAT, getattr(torch, _name), cost=CHEAP if _name == "copysign" else DEAR)
 
-# What is no function of its operands' values alone. These but the last three are leaves.
+# Operations outside the table. Those of LEAVES take no operands except the nodes of indirect indices.
 LEAVES = frozenset({"load", "const", "index", "inside", "acc"})
 SPECIAL = LEAVES | {"cast", "bounded", "update"}
 
@@ -156,5 +157,5 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
     "argmax": torch.argmax,
     "argmin": torch.argmin,
 }
-# Which operation joins two values of a reduction, where one does.
+# The binary operation that combines two partial results of a reduction, for reductions that have one.
 JOINS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}

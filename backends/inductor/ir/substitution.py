@@ -1,7 +1,7 @@
-"""Atoms of an index replaced by other indices, or by their values.
+"""Substitution of the atoms of an index, and its evaluation.
 
-Invariant: ``evaluate_index(substitute(x, mapping), values)`` is ``evaluate_index(x, values)`` with the atoms of
-``mapping`` standing for the values of what replaces them.
+Invariant: ``evaluate_index(substitute(x, mapping), values)`` equals ``evaluate_index(x, values)`` if ``values`` gives
+each atom of ``mapping`` the value of its replacement.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dynamo_lite.symbols.integers import evaluate, replace
 
 
 def substitute(x: Index, mapping: Mapping[Any, Index], indirect: Callable[[Any], Any] | None = None) -> Index:
-    """``x`` with atoms replaced. ``indirect`` maps the node behind an ``Indirect`` atom, whose value moves along."""
+    """``x`` with atoms replaced according to ``mapping``. ``indirect`` gives the replacement of the node behind an
+    ``Indirect`` atom."""
     if indirect is None:
         return replace(x, mapping.get)
 
@@ -28,7 +29,12 @@ def substitute(x: Index, mapping: Mapping[Any, Index], indirect: Callable[[Any],
 
 
 def evaluate_index(x: Index, values: Mapping[Any, Any], indirect: Callable[[Any], Any] | None = None) -> Any:
-    """The index's value; ``values`` by atom, ints or arrays of ints."""
+    """The value of an index.
+
+    Args:
+        values: the value of each atom, an int or an array of ints.
+        indirect: gives the value of the node behind an ``Indirect`` atom.
+    """
     if indirect is None:
         return evaluate(x, values.__getitem__)
     return evaluate(x, lambda a: indirect(a.node) if isinstance(a, Indirect) else values[a])

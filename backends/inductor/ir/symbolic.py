@@ -1,6 +1,6 @@
-"""Sizes of fake tensors as indices.
+"""Conversion of fake tensors' sizes to indices.
 
-Invariant: integers stay integers, and of torch's symbolic numbers only those of ``symbols.nodes`` are sizes.
+Invariant: an int stays an int, and of torch's symbolic numbers only those of ``symbols.nodes`` are accepted.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dynamo_lite.symbols.nodes import IntNode
 
 
 def index_of(x: Any) -> Index:
-    """The index that an int or a ``torch.SymInt`` is.
+    """The index for an int or a ``torch.SymInt``.
 
     Raises:
-        NotImplementedError: it is a number that only the running graph knows.
+        NotImplementedError: the number is known only when the graph runs.
     """
     if type(x) is int:
         return x
@@ -31,7 +31,8 @@ def index_of(x: Any) -> Index:
 
 
 def environment_of(values: Iterable[Any]) -> Any:
-    """What the trace knows of the symbols among fake tensors and numbers; None where there are none."""
+    """The environment of the trace, which holds what is known of its symbols, found through the first symbolic number
+    among fake tensors and numbers; None if there is none."""
     for value in values:
         strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
         for n in (*value.shape, *value.stride()) if strided else (value,):
