@@ -1,10 +1,10 @@
-"""Scheduling: which loop nests share a kernel, in which order everything runs, how each kernel's loops are arranged.
+"""Scheduling: which loop nests share a kernel, the order in which everything runs, and the loops of each kernel.
 
-``schedule`` is the door: ``fusion`` groups nests, ``build`` turns a group into a kernel, the target's
-``arrangement`` puts its loops in form.
+``schedule`` is the entry point: ``fusion`` groups the nests, ``build`` turns each group into a kernel, and the target's
+``arrangement`` transforms its loops.
 
-May import `lowering`, `target_info`, `gpu_info`, `ir`, `program` and `aot`; knows no
-language of kernels.
+This package may import `lowering`, `target_info`, `gpu_info`, `ir`, `program` and `aot`; it knows no language that
+kernels are written in.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ Step = Union[Kernel, prog.ExternCall, prog.View, prog.CopyInto]
 
 @dataclasses.dataclass(slots=True)
 class Schedule:
-    """Kernels and other steps in the order in which they run."""
+    """Kernels and other steps, in execution order."""
 
     steps: list[Step]
     metrics: dict[str, int]
 
 
 def schedule(lowered: LoweredGraph, arrangement: Arrangement) -> Schedule:
-    """Groups, kernels, order.
+    """Fuses the loop nests of a graph, and builds its kernels and their order.
 
     Args:
-        arrangement: the target's.
+        arrangement: how the target wants the loops of kernels.
     """
     groups = Fuser(lowered, arrangement).run()
     needed = _read_outside(lowered, groups)
@@ -69,8 +69,9 @@ def schedule(lowered: LoweredGraph, arrangement: Arrangement) -> Schedule:
 
 
 def _read_outside(lowered: LoweredGraph, groups: list[Group]) -> dict[int, set[str]]:
-    """For each group the buffers it writes that something else reads, dead groups read nothing. What looks at indices
-    from memory is never dead: one may be out of bounds."""
+    """For each group of nests, by number, the buffers that it must store: those that the graph returns or that another
+    step reads. The set is empty for a group that is dead code. A nest that checks indices from memory is never dead, as
+    an index may be out of bounds."""
     outputs = {o for o in lowered.outputs if isinstance(o, str)}
     needed: dict[int, set[str]] = {}
     wanted = set(outputs)

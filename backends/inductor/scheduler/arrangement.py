@@ -1,9 +1,9 @@
-"""How a target wants the loops of kernels: what the scheduler asks of a target.
+"""The interface between the scheduler and a target: how the target wants the loops of kernels.
 
-Fusion is decided once for all targets; what becomes of a group's loops then, and where a row's values wait between
-two passes over it, is each target's.
+The fusion algorithm is the same for all targets. The target determines how the loops of a group are transformed, which
+members may share a kernel with a reduction or a product, and where a row's values are kept between two passes over it.
 
-Invariant: an arrangement keeps the set of iterations and changes no value.
+Invariant: an arrangement preserves the set of iterations and changes no value.
 """
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arrangement:
-    """Attributes:
-        loops: puts a kernel's loops in form.
-        scan_loops: the same for a kernel that carries values along its inner loop.
-        product_loops: the same for the kernel of a group that begins with a sum of products, which a template computes;
-            it may add a buffer for the template to those of the program.
-        follows_product: whether a member that runs over the same elements can be computed tile by tile behind one, in
-            the given loops.
-        stays_near: whether a member that passes once more over what a group reduces finds it near the core, and may
-            share the group's kernel.
-        row_in_registers: a row of at most so many elements stays in registers from one pass to the next.
-        row_in_scratch: a row of at most so many bytes is kept in memory of the kernel's own.
+    """A target's loop transforms and fusion rules.
+
+    Attributes:
+        loops: transforms the loops of an ordinary kernel.
+        scan_loops: transforms the loops of a scan, a kernel that carries values along its inner loop.
+        product_loops: transforms the loops of a group's kernel that begins with a sum of products, which a template
+            computes; it may add a workspace for the template to the program's buffers.
+        follows_product: whether a member that runs over the same elements can be computed tile by tile, as an epilogue
+            of the product, in the given loops.
+        stays_near: whether another pass over the elements that a group reduces finds them in a near cache, so that the
+            member that makes it may share the group's kernel.
+        row_in_registers: largest number of elements of a row that stays in registers from one pass to the next.
+        row_in_scratch: largest size in bytes of a row that is kept in the kernel's own scratch memory between passes.
     """
 
     loops: Callable[[Builder, Kernel], Kernel]
@@ -52,11 +54,12 @@ class Arrangement:
 
 
 def vectors(info: TargetInfo, threads: int) -> Arrangement:
-    """One loop runs in vectors, threads share the outer ones: rows that wait between two passes stay near a core.
+    """The arrangement for CPUs: one loop is vectorized, threads share the outer loops, and rows that are needed by a
+    later pass stay in the core's caches.
 
     Args:
-        info: of the processor.
-        threads: that products are shared out to.
+        info: the description of the processor.
+        threads: number of threads that share the work of products.
     """
     products = functools.partial(tiles_of_vectors, threads=threads, info=info)
     near = functools.partial(stays_near, info=info)
@@ -68,7 +71,7 @@ def _always(*args: object) -> bool:
 
 
 BLOCKS = Arrangement(flatten_loops, flatten_loops, tiles_of_blocks, _always, _always, 4096, 0)
-"""Blocks of iterations run side by side, and a block holds a row of 4,096 elements: 16 values in each of 256 threads,
-of the 255 that the registers of a thread can hold."""
+"""The arrangement for GPUs: blocks of iterations run in parallel. A block holds a row of up to 4,096 elements in
+registers: 16 values in each of 256 threads, of the 255 registers that a thread can have."""
 BLOCKS_OR_LIBRARY = dataclasses.replace(BLOCKS, product_loops=tiles_or_library)
-"""The same, and beside each product's kernel the library's call that may stand for it."""
+"""The same as ``BLOCKS``, where the kernel of each product also describes a library call that may replace it."""

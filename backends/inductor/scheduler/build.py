@@ -1,11 +1,11 @@
-"""From a group of nests to a kernel.
+"""Building the kernel of a group of nests.
 
-The members' bodies are rewritten over the group's variables; a value that a member reads of another one's is passed in
-a register where both run in the same stage, computed again where that is cheaper than memory, and through a row of
-scratch memory otherwise; a buffer that nobody outside the group reads is never stored. Then the loops are arranged
-(``loop_transforms``).
+The members' bodies are rewritten over the group's variables. A value that one member computes and another one reads is
+passed in a register if both run in the same stage, recomputed if that is cheaper than memory, and passed through a row
+of scratch memory otherwise. A buffer that nothing outside of the group reads is not stored, unless its rows are too
+long for scratch memory. Afterwards the target's arrangement transforms the loops.
 
-Invariant: a buffer that something outside of the group reads holds what its nest says.
+Invariant: a buffer that is read outside of the group holds the values that its nest defines.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from dynamo_lite.backends.inductor.scheduler.arrangement import Arrangement
 from dynamo_lite.backends.inductor.scheduler.groups import Group, Member, group_var
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
 
-# A value that a later stage needs is computed again if it costs at most this much, and this many loads.
+# A value that a later stage needs is recomputed if its operations cost at most this much and it takes at most this many
+# loads.
 REPEAT_COST = 6
 REPEAT_LOADS = 2
 
 
 class KernelBuilder:
-    """Makes the kernel of one group."""
+    """Builds the kernel of one group."""
 
     def __init__(self, builder: Builder, group: Group, needed: Set[str], buffers: dict[str, Buffer],
                  arrangement: Arrangement):
         self.ops = builder
         self.group = group
-        self.needed = needed  # buffers that are read outside the group
+        self.needed = needed  # buffers that are read outside of the group
         self.buffers = buffers
         self.arrangement = arrangement
         self.dims = [group_var(d, group.dims) for d in range(len(group.dims))]
@@ -43,7 +44,7 @@ class KernelBuilder:
         self.after: dict[int, list[Statement]] = {}
         self.scratch: dict[str, Buffer] = {}
         self._value: dict[str, Node] = {}
-        self._ready: dict[str, int] = {}  # full: the stage that makes it; kept: the stage after which it is there
+        self._ready: dict[str, int] = {}  # the stage that computes a buffer (full), or after which it exists (kept)
         self._full: dict[str, bool] = {}
         self._stored: set[str] = set()
 
@@ -51,7 +52,7 @@ class KernelBuilder:
         return tuple(v for i, r in zip(self.dims, self.group.reduced) if r == reduced for v in ix.free_vars(i))
 
     def build(self) -> tuple[tuple[ix.Var, ...], list[Stage], dict[str, Buffer]]:
-        """``(kept variables, stages, scratch buffers)``, loops not arranged yet."""
+        """Returns ``(kept variables, stages, scratch buffers)``; the loops are not transformed yet."""
         for member in self.group.members:
             self._add(member)
         stages: list[Stage] = []
@@ -104,7 +105,8 @@ class KernelBuilder:
         return stage
 
     def _passed(self, load: Node, stage: int, full: bool) -> Node:
-        """What stands for a load of a value that the group itself makes."""
+        """The replacement of a load of a value that the group itself computes: the value, the load of a row of scratch
+        memory, or the load itself."""
         name = load.attr[0]
         value = self._value[name]
         if not self._full[name] or self._ready[name] == stage or not full:
@@ -125,7 +127,7 @@ class KernelBuilder:
         volume = ix.product(sizes)
         itemsize = max(value.dtype.itemsize, 1)
         if not isinstance(volume, int) or volume * itemsize > self.arrangement.row_in_scratch or not self.inner:
-            # Too long a row: the buffer is stored after all.
+            # The row is too long for scratch memory, so the buffer is stored after all.
             if name not in self._stored:
                 self._stored.add(name)
                 self.stages[self._ready[name]].append(Store(name, load.attr[1], value))
@@ -140,7 +142,11 @@ class KernelBuilder:
 
 def build_kernel(builder: Builder, group: Group, needed: Set[str], buffers: dict[str, Buffer],
                  arrangement: Arrangement) -> Kernel:
-    """The kernel of a group, its loops as the nests gave them."""
+    """The kernel of a group, with the group's loops.
+
+    Args:
+        needed: the group's buffers that are read outside of it.
+    """
     made = KernelBuilder(builder, group, needed, buffers, arrangement)
     kept, stages, scratch = made.build()
     names: dict[str, None] = {}

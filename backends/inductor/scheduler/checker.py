@@ -1,7 +1,8 @@
-"""Well-formedness of kernels, and their interpreter: the scheduler's output checked, and run without code generation.
+"""Well-formedness checks and interpreter of kernels, by which tests check and run the scheduler's output without code
+generation.
 
-``run_kernel`` is to ``Kernel`` what ``ir.interpreter`` is to loop nests: slow, plain, for tests. It asserts that every
-access is inside its buffer.
+``run_kernel`` interprets a ``Kernel`` as ``ir.interpreter`` interprets loop nests: it is simple, slow, and meant for
+tests. It asserts that every access is within the bounds of its buffer.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ def _check(kernel: Kernel) -> None:
              "an output that nothing writes")
 
 
-# ---------------------------------------------------------------- meaning
+# ---------------------------------------------------------------- interpreter
 def run_kernel(kernel: Kernel, memory: Memory) -> None:
-    """Runs the kernel on flat tensors by buffer name; those of outputs are made if they are not there."""
+    """Runs the kernel on flat tensors by buffer name; missing tensors of outputs are created."""
     for name in kernel.outputs:
         memory.setdefault(name, torch.zeros(_extent(kernel.buffers[name]), dtype=kernel.buffers[name].dtype))
     for place in _iterations(kernel.outer):
@@ -89,7 +90,7 @@ def _run_stage(
         return
     places = {**{v: at.reshape([1] * len(stage.inner)) for v, at in place.items()}, **iteration_space(stage.inner)}
     shape = [_int(v.size) for v in stage.inner]
-    # Of one stage everything is read before anything is written: a loop's iterations are independent.
+    # All reads of a stage precede its writes here. That is correct, as the iterations of its loops are independent.
     values = [evaluate(s.value, places, memory, accs, bounds=True).expand(shape) for s in stage.statements]
     for s, value in zip(stage.statements, values):
         if isinstance(s, Store):
@@ -102,7 +103,7 @@ def _run_stage(
         result = reduce(s.kind, value, [], list(range(len(shape))))
         if s.kind.startswith("arg"):
             numbers = torch.as_tensor(evaluate_index(s.position, places)).expand(shape).reshape(-1)
-            # Loops may run in another order than the numbers: the first of equal values is that of the least number.
+            # The loops may visit positions in any order. Among equal values, the one with the least position counts.
             order = numbers.argsort()
             result = numbers[order][reduce(s.kind, value.reshape(-1)[order], [], [0])]
         accs[s.acc] = result

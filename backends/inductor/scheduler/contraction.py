@@ -1,9 +1,9 @@
-"""Contractions in the scheduler: which epilogue may be fused behind one, and how its kernel's loops are named.
+"""Contractions in the scheduler: which epilogues may be fused behind them, and the loops of their kernels.
 
 The kernel of a contraction has three loops: over the batch, over lines, and along a line. A template computes tiles of
-them; everything fused behind is computed tile by tile, so it has to run over the same elements. Where a line is
-computed in vectors (``runs_along_vectors``, ``tiles_of_vectors``), it touches memory along the lines contiguously or
-not at all; blocks (``tiles_of_blocks``) take any place.
+lines, and the epilogue is computed on each tile, so it has to run over the same elements. Where lines are vectorized
+(``runs_along_vectors``, ``tiles_of_vectors``), the epilogue's memory accesses must have stride 1 or 0 along a line;
+blocks (``tiles_of_blocks``) accept any access.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 
 def flat_loops(contraction: Contraction, mapping: Mapping[ix.Var, ix.Index]) -> dict[ix.Var, ix.Index]:
-    """The group's variables in terms of the kernel's three; ``mapping`` gives the nest's, each as one or as several."""
+    """The group's variables in terms of the kernel's three loop variables ``b``, ``r`` (line) and ``c`` (lane).
+
+    Args:
+        mapping: the variables of the contraction's nest in terms of the group's; each is a combination of one or more.
+    """
     out: dict[ix.Var, ix.Index] = {}
     for name, variables in (("b", contraction.batch), ("r", contraction.lines), ("c", contraction.lanes)):
         own = [u for v in variables for u in sorted(ix.free_vars(mapping[v]), key=group_position)]
@@ -39,8 +43,13 @@ def flat_loops(contraction: Contraction, mapping: Mapping[ix.Var, ix.Index]) -> 
 
 
 def runs_along_vectors(group: Group, member: Member, dims: Sizes, reduced: Sequence[bool]) -> bool:
-    """Whether a member that fits the group by its loops, which are then those given, touches memory along the tiles'
-    lines contiguously, or the same all along."""
+    """Whether all memory accesses of a member have stride 1 or 0 along the lines of tiles, so that it may join the
+    epilogue of the group's contraction.
+
+    Args:
+        member: a nest whose loops fit the group.
+        dims, reduced: of the group with the member in it.
+    """
     contraction = group.contraction
     if any(n.op == "bounded" for n in walk((member.nest.value,))):
         return False
@@ -55,7 +64,8 @@ def runs_along_vectors(group: Group, member: Member, dims: Sizes, reduced: Seque
 
 
 def tiles_of_blocks(builder: Builder, kernel: Kernel, group: Group, buffers: dict[str, Buffer]) -> Kernel:
-    """The kernel with its loops named, its first stage the sum of products, its second what follows."""
+    """The kernel with the loops ``b``, ``r`` and ``c``. Its first stage is the sum of products, the second one the
+    epilogue."""
     (first, *_), contraction = group.members, group.contraction
     assert contraction is not None
     mapping = group.mapping(first)
@@ -67,7 +77,7 @@ def tiles_of_blocks(builder: Builder, kernel: Kernel, group: Group, buffers: dic
         owner = {v.name for v in ix.free_vars(new)}
         taken = {v.name for loops in replaced.values() for v in loops}
         replaced[old] = tuple(names[n] for n in sorted(owner - taken))
-    # Sizes of 1 leave no variable, and so no loop.
+    # A size of 1 has no variable, and so no loop.
     rewrite(builder, kernel, flat, replaced)
     batch, line, lane = (names.get(n) for n in "brc")
     assert lane is not None
@@ -82,7 +92,7 @@ def tiles_of_blocks(builder: Builder, kernel: Kernel, group: Group, buffers: dic
 def tiles_of_vectors(
     builder: Builder, kernel: Kernel, group: Group, buffers: dict[str, Buffer], threads: int, info: TargetInfo
 ) -> Kernel:
-    """The same with a workspace for packed operands, the work shared out to threads."""
+    """The same as ``tiles_of_blocks``, with a workspace for packed operands and the division of work among threads."""
     kernel = tiles_of_blocks(builder, kernel, group, buffers)
     assert kernel.tiles is not None
     narrow_integers(builder, kernel)

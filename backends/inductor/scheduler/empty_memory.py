@@ -1,9 +1,9 @@
-"""Memory that may not be there: buffers that may have no element, and loops that may have no iteration.
+"""Empty buffers and loops: which loads must not be hoisted out of loops that may have no iteration.
 
-A load that does not depend on a loop's variable can stand before the loop, where it happens once, but also where the
-loop has no iteration. A buffer without elements, such as an expanded one, is at no address then.
+A load that does not depend on a loop's variable can be hoisted out of the loop. There it also happens if the loop has
+no iteration. Its buffer, for example that of an expanded tensor, may then have no elements and no valid address.
 
-Invariant: what is held back by no loop reads memory that is there whenever the loops of its own variables run.
+Invariant: a node that no loop holds back reads memory that exists whenever the loops of its own variables run.
 """
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 
 
 def sizes_to_ask(buffer: Buffer, running: Iterable[ix.Var]) -> list[ix.Index]:
-    """The sizes of a buffer that may be 0 while loops run."""
+    """The symbolic sizes of a buffer that may be 0 although the given loops have iterations."""
     known = {v.size for v in running}
     return [n for n in dict.fromkeys(buffer.size) if not ix.always_positive(n) and n not in known]
 
 
 def held_back(kernel: Kernel) -> dict[int, frozenset[ix.Var]]:
-    """Ids of nodes that must not be computed before certain loops, with these loops."""
+    """The loops that each node must not be hoisted out of, by the node's id. Nodes without such loops are missing."""
     loops = [*kernel.outer, *(v for stage in kernel.stages for v in stage.inner)]
     unsure = frozenset(v for v in loops if not ix.always_positive(v.size))
     held: dict[int, frozenset[ix.Var]] = {}

@@ -1,7 +1,8 @@
-"""Convolutions whose operands exchange their roles (``exchanged.h``): how many windows are a strip, and what it costs.
+"""Convolutions with exchanged operands (``exchanged.h``): the number of windows in a strip, and the cost.
 
-Elements of the image are spread over vectors, and vectors are of the left operand's rows, the filters. So strides and
-short lines cost nothing, and an image is copied once at most; filters are read once for each strip and packed.
+The micro-kernel broadcasts elements of the image and multiplies them by vectors of filters, that is of the left
+operand's rows. So strides and short image lines cost nothing, and an image is copied at most once; the filters are read
+and packed once for each strip.
 
 Costs are counted in rows, as in ``threads.py``.
 """
@@ -21,18 +22,20 @@ from dynamo_lite.backends.inductor.ir.contraction import (
 )
 from dynamo_lite.backends.inductor.target_info import LINE, TargetInfo
 
-# Packing of an operand is to cost at most this part of its products, if there is enough to use it for: a bound on the
-# loss, whatever packing costs here.
+# Packing an operand should cost at most this fraction of the products that use it, if there are enough of them. This
+# bounds the loss for any cost of packing.
 PACKING_SHARE = 0.02
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exchange:
-    """Attributes:
-    strip: so many windows at most, a multiple of ``BLOCK``.
-    packed: what a row costs to pack, in products of an element.
-    copied: in rows, what the image costs to copy.
-    cost: in rows, beside the products of all rows.
+    """How a convolution is computed with exchanged operands.
+
+    Attributes:
+        strip: largest number of windows in a strip, a multiple of ``BLOCK``.
+        packed: cost of packing an element of the filters, in products.
+        copied: cost of copying the image, in rows.
+        cost: total cost, in rows, beyond the products of all rows.
     """
 
     strip: int
@@ -42,8 +45,8 @@ class Exchange:
 
 
 def stays_near(right: Patches, info: TargetInfo) -> bool:
-    """Whether the lines of the cache that a tile's windows are read from, in a chain of products, take no more than
-    half of the first cache: so many taps see the same. Places in an image are numbers of 32 bits, too."""
+    """Whether the cache lines that a tile's windows are read from, during a chain of products, take at most half of the
+    L1 cache, so that neighbouring taps and windows find them there. Offsets in an image must also fit 32 bits."""
     if right.channels * right.height * right.width >= 1 << 31:
         return False
     (_, kw), (_, sw), (_, dw) = right.kernel, right.stride, right.dilation
@@ -52,9 +55,11 @@ def stays_near(right: Patches, info: TargetInfo) -> bool:
 
 
 def exchange(contraction: Contraction, right: Patches, info: TargetInfo) -> Exchange | None:
-    """The cheapest strip: one that fits the own cache, or a longer one where packing would cost more than it may, so
-    that rows are packed less often while the image and the sums are read from further away, but from a cache; None if
-    there is no such strip."""
+    """The division into strips with the least cost; None if no strip is possible.
+
+    Candidates are a strip whose image and sums fit the core's own cache, and longer ones. With a longer strip the
+    filters are packed less often, but the image and the sums are read from a cache that is further away.
+    """
     rows, columns, depth = (number(n) for n in (volume(contraction.rows), volume(contraction.columns),
                                                  contraction.depth))
     costs = info.costs
@@ -66,7 +71,8 @@ def exchange(contraction: Contraction, right: Patches, info: TargetInfo) -> Exch
         image, kept = _image(right, strip), _kept(strip, info)
         near, strips = image + kept <= info.near_planes, -(-columns // strip)
         copied = costs.im2col * strips * _copied(right, strip) / (depth * columns)
-        # An element from further away is used by several taps, where that of a left operand is used once for a panel.
+        # An element of the image from a cache further away serves several taps, whereas an element of a streamed left
+        # operand is used only once for each panel.
         far = max((info.far_read - 1) * strips * image / (depth * columns), PACKING_SHARE) * rows
         cost = strips * packed * rows / columns + copied + idle + (0.0 if near else far)
         if (image + kept) * 4 <= info.near_panels and (found is None or cost < found.cost):
@@ -77,10 +83,12 @@ def exchange(contraction: Contraction, right: Patches, info: TargetInfo) -> Exch
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parts:
-    """Attributes:
-    rows, blocks: into how many parts rows, and blocks of windows, are divided.
-    strip: so many windows at a time, of one part.
-    elements: what a thread needs for them.
+    """The division of a convolution with exchanged operands among threads.
+
+    Attributes:
+        rows, blocks: number of parts that the rows, and the blocks of windows, are divided into.
+        strip: number of windows that a thread computes at a time.
+        elements: number of workspace elements that a thread needs for them.
     """
 
     rows: int
@@ -90,8 +98,8 @@ class Parts:
 
 
 def parts_of(contraction: Contraction, right: Patches, own: Exchange, threads: int, info: TargetInfo) -> Parts:
-    """The division by which the largest part is done first: each thread copies the part of the image that it needs, and
-    packs the rows that it needs. Rows are divided into whole panels, or where these are too few into vectors."""
+    """The division whose largest part takes the least time. Each thread copies the part of the image that it needs, and
+    packs the rows that it needs. Rows are divided into whole panels, or into vectors if there are too few panels."""
     rows, columns = number(volume(contraction.rows)), number(volume(contraction.columns))
     blocks = -(-columns // BLOCK) * number(volume(contraction.batch))
     best = None
@@ -103,7 +111,7 @@ def parts_of(contraction: Contraction, right: Patches, own: Exchange, threads: i
         windows = -(-blocks // block_parts) * BLOCK
         strip = min(windows, own.strip)
         time = windows * (most_rows * (1 + own.packed / strip) + own.copied)
-        # Where both take the same, by rows: what follows goes through the results by channels as a rule.
+        # Of equal divisions the one into more parts of rows: what follows usually goes through the results by channels.
         if best is None or time <= best[0]:
             best = time, row_parts, block_parts, strip
     assert best is not None
@@ -114,17 +122,17 @@ def parts_of(contraction: Contraction, right: Patches, own: Exchange, threads: i
 
 
 def _kept(strip: int, info: TargetInfo) -> int:
-    """Elements of a strip's sums and places, and of packed rows."""
+    """Number of elements for a strip's sums and offsets, and for the packed rows."""
     return strip * (info.panel + 1) + CHAIN_DEPTH * info.panel
 
 
 def _copied(right: Patches, strip: int) -> int:
-    """Elements of the copy of what a strip's windows see, if there is one."""
+    """Number of elements of the padded copy of the image that a strip needs; 0 if the image is read in place."""
     return _image(right, strip) + MAX_LANES if any(right.padding) else 0
 
 
 def _image(right: Patches, strip: int) -> int:
-    """Elements of the padded image that a strip's windows see."""
+    """Number of elements of the padded image that the windows of a strip cover."""
     lines = min((strip + right.out_width - 2) // right.out_width + 1, right.out_height)
     height = (lines - 1) * right.stride[0] + (right.kernel[0] - 1) * right.dilation[0] + 1
     return right.channels * height * (right.width + 2 * right.padding[1])

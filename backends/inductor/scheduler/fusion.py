@@ -1,13 +1,15 @@
-"""Which loop nests become one kernel.
+"""Loop fusion: which loop nests become one kernel.
 
-Operations are taken in the graph's order and put in groups. A nest joins the group of a producer, or of a nest that
+Operations are put in groups greedily, in the graph's order. A nest joins the group of a producer, or of a nest that
 reads the same buffer, if their iteration spaces fit (``space``), every value that passes between them inside the group
-is read where it was written, and no other operation has to run in between. A library call is a group of its own.
+is read in the iteration that computes it, and no other operation has to run in between. A library call is a group of
+its own.
 
-Behind a sum of products that a template computes, only what runs tile by tile may join, which the target knows.
+A group that begins with a sum of products for a template accepts only nests that can be computed tile by tile, as an
+epilogue; the target's arrangement decides which ones can.
 
-Invariant: the graph of groups has no cycle; ``ancestors`` holds, as a bit mask by group number, all groups that must
-run first.
+Invariant: the dependence graph of groups has no cycle; ``ancestors`` holds, as a bit mask by group number, all groups
+that must run before a group.
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ from dynamo_lite.backends.inductor.scheduler.space import Sizes, blocks, refine
 
 MAX_MEMBERS = 64
 MAX_BUFFERS = 48
-# Nodes of a kernel's expressions: the compiler's time grows faster than a function does, and a buffer between two
-# kernels costs as little as one of so many operations.
+# Largest number of nodes of a kernel's expressions. The compiler's time grows faster than the size of a function, and
+# passing one more buffer between two kernels costs little compared to this many operations.
 MAX_NODES = 2048
-# How many groups that read the same buffer are tried for fusion side by side.
+# Number of groups that read the same buffer which are tried as partners for horizontal fusion.
 MAX_SIBLINGS = 4
-# How many orders of a nest's loops are tried besides its own.
+# Number of orders of a nest's loops that are tried besides its own.
 MAX_ORDERS = 2
 
 
@@ -42,7 +44,7 @@ class Fuser:
     """Builds the groups of one graph.
 
     Args:
-        arrangement: the target's.
+        arrangement: the fusion rules of the target.
     """
 
     def __init__(self, lowered: LoweredGraph, arrangement: Arrangement):
@@ -51,7 +53,7 @@ class Fuser:
         self.groups: list[Group] = []
         self._writer: dict[str, Group] = {}
         self._readers: dict[str, list[Group]] = {}
-        self._last_in_place: Group | None = None  # the last call whose order among others of its kind is kept
+        self._last_in_place: Group | None = None  # the last call with effects: these keep their order
 
     def run(self) -> list[Group]:
         """All groups, in an order in which they can run."""
@@ -73,7 +75,7 @@ class Fuser:
         group = self._new_group()
         group.operation = operation
         if isinstance(operation, prog.CopyInto):
-            # It overwrites an input: everything that was emitted before it has to have run.
+            # The copy overwrites an input, so all operations before it must run first.
             group.ancestors = (1 << group.number) - 1
         for name in prog.step_reads(operation):
             self._depend(group, name)
@@ -123,8 +125,8 @@ class Fuser:
                 yield group
 
     def _same_scan(self, member: Member) -> Group | None:
-        """The group of another result of the same scan, such as the largest element and its place; the member is in it
-        then."""
+        """The group of another result of the same scan, after adding the member to it; None if there is none. For
+        example, the running maximum and its position are two results of one scan."""
         scan = member.nest.scan
         for group in (g for name in member.reads for g in self._readers.get(name, ())[-MAX_SIBLINGS:]):
             first = None if scan is None or group.operation is not None else group.members[0].nest
@@ -137,7 +139,7 @@ class Fuser:
 
     # ------------------------------------------------------------ joining
     def _join(self, group: Group, member: Member) -> bool:
-        """Puts the member in the group if that is legal."""
+        """Adds the member to the group if that is legal and within the limits. Returns whether it was added."""
         if len(group.members) >= MAX_MEMBERS or sum(m.nodes for m in group.members) + member.nodes > MAX_NODES:
             return False
         if self._must_wait(group, member) or self._too_many_buffers(group, member):
@@ -166,7 +168,8 @@ class Fuser:
         return False
 
     def _orders(self, group: Group, member: Member) -> Iterator[tuple[ix.Var, ...]]:
-        """Orders of the member's loops to try: its own, then that in which it reads what it shares with the group."""
+        """The orders of the member's loops to try: its own, then those by the strides of its reads of buffers that the
+        group writes or reads."""
         seen = {member.dims}
         yield member.dims
         written = set(group.writes())
@@ -193,7 +196,11 @@ class Fuser:
         return len(names | set(member.reads)) + 1 > MAX_BUFFERS
 
     def _fit(self, group: Group, member: Member, full: bool) -> tuple[Sizes, tuple[bool, ...]] | None:
-        """The group's dims and reduced flags with the member in it."""
+        """The group's dims and reduced flags after adding the member; None if the iteration spaces don't fit.
+
+        Args:
+            full: whether the member is to run over all dims, or over those that are not reduced.
+        """
         if full:
             dims = refine(group.dims, member.sizes)
             if dims is None:
@@ -223,7 +230,8 @@ class Fuser:
         return tuple(dims_), tuple(reduced)
 
     def _guards_stay(self, group: Group, member: Member, dims: Sizes, reduced: tuple[bool, ...]) -> bool:
-        """Whether every guard still names one loop alone, which can be taken apart, in a group that reduces nothing."""
+        """Whether the guards can be removed by splitting loops later: each depends on a single loop, the order of their
+        bounds is known, and the group reduces nothing. True if there are no guards."""
         guarded = [m for m in (*group.members, member) if m.guards]
         if not guarded:
             return True
@@ -243,19 +251,19 @@ class Fuser:
         return self._edges_known(limits)
 
     def _edges_known(self, limits: list[Limit]) -> bool:
-        """Whether it is known in which order guards end that are of one loop."""
+        """Whether, for each loop, the order of the bounds of its guards is known."""
         loops = dict.fromkeys(v for value, *_ in limits for v in ix.free_vars(value))
         return all(edges_of(self.lowered.builder, limits, v) is not None for v in loops)
 
     def _follows(self, group: Group, member: Member, dims: Sizes, reduced: tuple[bool, ...]) -> bool:
-        """Whether the member may be computed tile by tile behind the group's sum of products."""
+        """Whether the member may be computed tile by tile in the epilogue of the group's sum of products."""
         if member.reads.keys().isdisjoint(group.writes()):
             return False
         return self._arrangement.follows_product(group, member, dims, reduced)
 
     def _values_pass(self, group: Group, member: Member, dims: Sizes, reduced: tuple[bool, ...], full: bool) -> bool:
-        """Whether every element that the member reads of the group's buffers is the one written in the same
-        iteration."""
+        """Whether the member, where it reads a buffer of the group, always reads the element that the same iteration
+        writes."""
         shared = [m for m in group.members if m.nest.buffer.name in member.reads]
         if not shared:
             return True
@@ -274,7 +282,7 @@ class Fuser:
 
     # ------------------------------------------------------------ the order of groups
     def _sorted(self) -> list[Group]:
-        """By first member, but never before an ancestor."""
+        """All groups in topological order; otherwise the order in which they were created."""
         done = 0
         out: list[Group] = []
         waiting = list(self.groups)
@@ -292,6 +300,7 @@ class Fuser:
 
 
 def _spread(coarse: Sizes, flags: Sequence[bool], fine: Sizes) -> tuple[bool, ...] | None:
+    """The flags of a space for each size of a refinement of it; None if ``fine`` is no refinement."""
     parts = blocks(coarse, fine)
     if parts is None:
         return None

@@ -1,9 +1,9 @@
 """Groups of loop nests that become one kernel.
 
-A group is a list of members over one space of ``dims``, of which some are ``reduced``. A member is *full* (it runs over
-all dims) or *kept* (over those that are not reduced: what happens once per row).
+A group is a list of members in one iteration space ``dims``, some dimensions of which are ``reduced``. A member is
+*full* (it runs over all dims) or *kept* (it runs over the dims that are not reduced, once for each reduced row).
 
-Invariant: each member's own variables are combinations of the group's.
+Invariant: each member's own variables are combinations of the group's variables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ from dynamo_lite.backends.inductor.scheduler.space import Sizes, blocks, combine
 
 @dataclasses.dataclass(slots=True)
 class Member:
-    """A nest in a group."""
+    """A nest in a group.
+
+    Attributes:
+        order: the position of the nest among the graph's operations.
+        dims: the nest's variables in the order of its loops in the group.
+        reads: the indices at which the nest reads each buffer.
+        guards: the conditions of its ``inside`` nodes.
+        full: whether the nest runs over all dims of the group, or only over those that are not reduced.
+        nodes: number of nodes of its expressions.
+    """
 
     nest: LoopNest
     order: int
@@ -31,7 +40,7 @@ class Member:
     reads: dict[str, set[ix.Index]]
     guards: tuple[Limit, ...] = ()
     full: bool = True
-    nodes: int = 0  # of its expressions
+    nodes: int = 0
 
     @property
     def sizes(self) -> Sizes:
@@ -40,7 +49,8 @@ class Member:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Group:
-    """See the module's docstring. ``operation`` is the library call, view or copy of a group that is no kernel."""
+    """See the module's docstring. ``operation`` is the library call, view or copy of a group that is not a kernel;
+    ``ancestors`` is a bit mask of the groups, by number, that must run first."""
 
     number: int
     members: list[Member] = dataclasses.field(default_factory=list)
@@ -55,7 +65,7 @@ class Group:
 
     @property
     def contraction(self) -> Contraction | None:
-        """The sum of products that the group begins with, if it does."""
+        """The contraction of the group's first member; None if it has none."""
         return self.members[0].nest.contraction if self.members else None
 
     def kept_dims(self) -> Sizes:
@@ -68,7 +78,11 @@ class Group:
     def mapping(
         self, member: Member, dims: Sizes | None = None, reduced: Sequence[bool] | None = None, full: bool | None = None
     ) -> dict[ix.Var, ix.Index] | None:
-        """The member's variables in terms of the group's, ``x0`` and so on."""
+        """The member's variables in terms of the group's variables ``x0``, ``x1`` and so on; None if it doesn't fit.
+
+        Args:
+            dims, reduced, full: replace those of the group and the member.
+        """
         dims = self.dims if dims is None else dims
         reduced = self.reduced if reduced is None else reduced
         full = member.full if full is None else full
@@ -83,15 +97,17 @@ class Group:
 
 
 def group_var(d: int, dims: Sizes) -> ix.Index:
+    """The group's variable of dimension ``d``; 0 if the dimension has size 1."""
     return ix.var(f"x{d}", dims[d])
 
 
 def group_position(variable: ix.Var) -> int:
-    """Which of the group's dims one of its variables runs over."""
+    """The dimension of the group that one of its variables runs over."""
     return int(variable.name[1:])
 
 
 def make_member(nest: LoopNest, order: int) -> Member:
+    """The nest as a member of a group, with its loops ordered by the strides of its accesses."""
     reads: dict[str, set[ix.Index]] = {}
     guards: dict[Limit, None] = {}
     nodes = 0
@@ -102,6 +118,7 @@ def make_member(nest: LoopNest, order: int) -> Member:
         elif n.op == "inside":
             guards[n.attr] = None
     if nest.contraction is not None or nest.alone():
-        # A template computes it, or one after the other: the loops stay as they are, and the borders are its business.
+        # A template or an ordered loop computes the nest: its loops keep their order, and its guards constrain no
+        # fusion.
         return Member(nest, order, nest.dims, reads, nodes=nodes)
     return Member(nest, order, ordered_dims(nest), reads, tuple(guards), nodes=nodes)

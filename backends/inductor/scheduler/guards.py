@@ -1,7 +1,7 @@
-"""Guards of loops (``inside`` nodes): from where on and up to where a loop's variable meets them.
+"""Guards (``inside`` nodes): the ranges of a loop variable in which they hold.
 
-Invariant: a loop is taken apart only where it is known in which order its guards begin and end, also where that is
-known of symbols by inequalities alone (``Builder.know_order``).
+Invariant: a loop is split at the bounds of its guards only if the order of these bounds is known. For symbolic bounds,
+it may be known by inequalities alone (``Builder.know_order``).
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from dynamo_lite.backends.inductor.ir.nodes import Builder
 from dynamo_lite.backends.inductor.ir.substitution import substitute
 
 Limit = tuple[ix.Index, ix.Index, ix.Index]
-"""A guard: an index, from where on and up to where (not included) it holds."""
+"""A guard: an index, the inclusive lower bound and the exclusive upper bound of the range in which it holds."""
 
 
 def edges_of(builder: Builder, limits: Sequence[Limit], v: ix.Var) -> list[ix.Index] | None:
-    """Where the parts of a loop begin and end that guards tell apart; None if it is not known in which order."""
+    """The ascending edges of the parts into which guards divide the loop over ``v``, from 0 to its size; None if their
+    order is not known."""
     edges: list[ix.Index] = [0, v.size]
     for limit in limits:
         if v not in ix.free_vars(limit[0]):
@@ -29,7 +30,7 @@ def edges_of(builder: Builder, limits: Sequence[Limit], v: ix.Var) -> list[ix.In
 
 
 def bounds_of(limit: Limit, v: ix.Var) -> tuple[ix.Index, ix.Index]:
-    """From where on and up to where (not included) a loop's variable meets a guard."""
+    """The inclusive lower and the exclusive upper bound of the values of ``v`` for which a guard holds."""
     value, low, high = limit
     step, offset = ix.coefficient(value, v), substitute(value, {v: 0})
     assert isinstance(step, int) and step > 0, f"no guard of one loop: {limit}"

@@ -1,4 +1,4 @@
-"""The planes of im2col: which kind, how much of an image they hold, what they cost.
+"""The planes of im2col: their layout, the part of an image that they hold at a time, and their cost.
 
 Invariant: a description of planes is a function of the sizes and the description of the processor.
 """
@@ -14,13 +14,14 @@ from dynamo_lite.backends.inductor.target_info import TargetInfo
 @dataclasses.dataclass(frozen=True, slots=True)
 class Im2colPlanes:
     """The im2col planes of a strip of an image (``contraction.cpp``): one for each column of the kernel, or for each
-    class of columns modulo the stride, so that what one tap reads for neighbouring windows lies side by side.
+    residue class of image columns modulo the stride, so that a tap's reads for neighbouring windows are contiguous.
 
     Attributes:
-        strip: so many columns of the result see it, a multiple of ``MAX_PANEL``.
-        copies: whether each of the kernel's columns has a plane of its own; nothing lies between its windows then.
-        elements: of the planes of all channels.
-        cost: in rows.
+        strip: number of columns of the result that are computed from the strip, a multiple of ``MAX_PANEL``.
+        copies: whether each of the kernel's columns has a plane of its own; then the windows of successive lines of the
+            result are contiguous, too, with no unused columns in between.
+        elements: number of elements of the planes of all channels.
+        cost: cost of filling the planes and of computing unused columns, in rows.
     """
 
     strip: int
@@ -30,7 +31,12 @@ class Im2colPlanes:
 
 
 def im2col_planes(right: Patches, rows: int, info: TargetInfo, saved: float = 0.0) -> Im2colPlanes:
-    """The cheaper kind of planes for so many filters, of which packing saves so much of each product."""
+    """The cheaper kind of planes.
+
+    Args:
+        rows: number of filters.
+        saved: time that packing the filters saves in each product, in products.
+    """
     kinds = [_planes_of_kind(right, rows, False, info)]
     if right.out_height > 1:
         kinds.append(_planes_of_kind(right, rows, True, info))
@@ -44,8 +50,13 @@ def im2col_planes(right: Patches, rows: int, info: TargetInfo, saved: float = 0.
 def gain_of_strip(
     right: Patches, planes: Im2colPlanes, saved: float, info: TargetInfo, must: bool = False
 ) -> float:
-    """What packing of the filters, which are read in streams otherwise, for a strip's columns saves of each product;
-    less than nothing if that costs more and they must be packed."""
+    """The net time saved in each product, in products, if the filters are packed anew for each strip instead of being
+    read as streams; 0 if it does not pay.
+
+    Args:
+        saved: time that reading packed filters saves in each product.
+        must: whether the filters have to be packed, so that the result may be negative.
+    """
     columns = right.out_height * right.out_width
     gain = saved - info.costs.left_columns * -(-columns // planes.strip) / columns
     return gain if must else max(gain, 0.0)

@@ -1,4 +1,4 @@
-"""Whether the image's gradient of a convolution is faster as one by Winograd's filtering than by the library.
+"""Whether the gradient of a convolution's image is faster by our Winograd convolution than by the library.
 
 Invariant: the answer is a function of the sizes and the description of the processor.
 """
@@ -13,12 +13,13 @@ from dynamo_lite.backends.inductor.scheduler.winograd import LEAST_GAIN, TAPS, f
 
 def is_filtered(images: int, gradient: tuple[int, int, int], image: tuple[int, int, int],
                 padding: tuple[int, int]) -> bool:
-    """The library reaches ``convolution_share`` of a core's rate.
+    """Whether to compute the image's gradient as a convolution of the incoming gradient by Winograd's filtering. The
+    library is assumed to reach ``convolution_share`` of a core's peak rate.
 
     Args:
-        images: how many there are.
+        images: number of images.
         gradient, image: channels, height and width of the incoming gradient, which is convolved, and of the result.
-        padding: of the convolution of 3 x 3 taps without stride and dilation that gives the gradient.
+        padding: padding of the 3 x 3 convolution, without stride and dilation, that computes the image's gradient.
     """
     (filters, out_height, out_width), (channels, height, width) = gradient, image
     right = Patches("gradient", 0, (filters * out_height * out_width,), filters, out_height, out_width, height, width,
@@ -29,6 +30,6 @@ def is_filtered(images: int, gradient: tuple[int, int, int], image: tuple[int, i
         (batch,), (rows,), (columns,), depth, Matrix("weight", 0, (0,), depth, 1), right, False)
     if not share_work(contraction, 1, info).tile_lines:
         return False
-    # In rows, as costs are: filters are copied, each store to another line.
+    # The cost, in rows, of copying the filters, where each store goes to another cache line.
     copied = channels * info.far_store * info.costs.product_rate / (images * height * width)
     return filtering_cost(contraction, right, info) + copied < (1 - LEAST_GAIN) * channels / info.convolution_share

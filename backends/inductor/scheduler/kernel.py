@@ -1,14 +1,13 @@
-"""A kernel: loops around stages, each a list of stores and accumulations. What code generators read.
+"""Kernels, the input of code generators: loops around stages, each of which is a list of stores and accumulations.
 
-``outer`` loops run around everything; inside, the stages run one after the other, each with loops of its own
-(``inner``; none
-for what happens once per outer iteration). A reduction accumulates in a stage and its result is an ``acc`` node from
-the next stage on. One loop runs in vector registers: the last inner one of each stage, or, if ``vector_outer``, the
-last outer one.
+The ``outer`` loops enclose everything. Inside, the stages run one after the other, each in loops of its own (``inner``;
+none for a stage that runs once per outer iteration). A reduction accumulates in one stage; in the following stages its
+result is an ``acc`` node. One loop is vectorized: the last inner loop of each stage, or, if ``vector_outer``, the last
+outer loop.
 
-Invariants (``checker`` asserts them): a node names only variables of the loops around it; an ``acc`` is read only
-after the stage that makes it; a scratch buffer is written in an earlier stage than it is read, over the same inner
-loops.
+Invariants (``checker`` asserts most of them): a node contains only variables of the loops around it; an ``acc`` is read
+only after the stage that computes it; a scratch buffer is written in an earlier stage than it is read, over the same
+inner loops.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ class Store:
 
 @dataclasses.dataclass(slots=True)
 class Accumulate:
-    """``acc = kind(acc, value)``. For argmax and argmin ``acc`` is the position of the best value. In a scan the
-    kind is "carry": ``acc`` is ``start``, then ``value``, which may name it as it was; ``element`` as in
-    ``ir.loops.Carried``."""
+    """``acc = kind(acc, value)``. For argmax and argmin, ``acc`` is the position of the largest or smallest value. In a
+    scan, the kind is "carry": ``acc`` is ``start`` at first and ``value`` after each iteration, where ``value`` may
+    contain the previous ``acc``; for ``element`` see ``ir.loops.Carried``."""
 
     acc: str
     kind: str
@@ -51,8 +50,8 @@ Statement = Union[Store, Accumulate]
 
 
 def positions_ascend(statement: Accumulate, loops: Sequence[ix.Var]) -> bool:
-    """Whether loops in this order meet the elements of an argmax or argmin in the order of their positions, so that the
-    first of equal elements that they meet is the one to find."""
+    """Whether loops in this order visit the elements of an argmax or argmin by ascending position, so that of equal
+    elements the first one that they visit is the result."""
     steps = [ix.coefficient(statement.position, v) for v in loops]
     if not steps or any(step is None or not ix.always_positive(step) for step in steps):
         return False
@@ -62,19 +61,25 @@ def positions_ascend(statement: Accumulate, loops: Sequence[ix.Var]) -> bool:
 
 @dataclasses.dataclass(slots=True)
 class Stage:
-    """Loops and what they do. If ``tiled``, the last two loops go together over square tiles: some loads are contiguous
-    along the last but one, and are transposed in registers. Of a scan, its own loop and the kernel's last outer one do:
-    loads and stores are contiguous along its own.
+    """Statements and the loops around them.
 
-    A stage that is ``ordered`` writes into parts of a buffer, maybe at one place twice; threads share its last loop if
-    that leads to different places (``free``), its first one if each of its iterations writes to a range of its own
-    (``apart``), and nothing otherwise. One that is ``scalar`` has no vector loop. A
-    ``check`` only computes, so that an index out of bounds is known before anything is written: the kernel ends there
-    if it is; with a pair ``where_same`` it is for nothing where the two buffers are not one, as what is written then is
-    nobody's yet. One with a pair ``unless_same`` copies, which is for nothing where they are one.
-
-    A stage that is a ``scan`` carries values from one iteration of its loops to the next; what it stores is computed
-    from them as they are after the iteration."""
+    Attributes:
+        inner: the loops, outermost first.
+        tiled: whether the last two loops run over square tiles: some loads are contiguous along the loop before the
+            last one, and are transposed in registers. In a scan, the tiles are of its own loop, along which loads and
+            stores are contiguous, and the kernel's last outer loop.
+        ordered: whether the stage writes to some elements of a buffer, possibly repeatedly, in the order of its loops.
+        free: whether iterations of the last loop write to different elements; then threads may share it.
+        apart: whether each iteration of the first loop writes to a range of its own; then threads may share that loop.
+        scalar: whether the stage has no vector loop.
+        check: whether the stage only checks indices before anything is written; if one is out of bounds, the kernel
+            ends there.
+        unless_same: two buffers that the stage copies between; it is skipped if they are the same memory.
+        where_same: two buffers of a check, which is skipped unless they are the same memory: otherwise the kernel
+            writes to new memory, which nothing else observes.
+        scan: whether the stage carries values from one iteration of its loops to the next. What it stores is computed
+            from the carried values after the iteration.
+    """
 
     inner: tuple[ix.Var, ...]
     statements: list[Statement]
@@ -91,7 +96,8 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operand:
-    """Elements of a buffer as a matrix, or as a batch of them; one dimension is a vector for all lines."""
+    """Elements of a buffer as a matrix or a batch of matrices; with one dimension, a vector that is broadcast to all
+    rows."""
 
     buffer: str
     size: tuple[ix.Index, ...]
@@ -101,14 +107,14 @@ class Operand:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LibraryProduct:
-    """What may stand for the kernel of a product, see ``library_product``.
+    """A library call and an epilogue kernel that may replace the kernel of a product, see ``library_product``.
 
     Attributes:
-        operands: the left and the right one.
-        addend: what the library's operator adds, if there is such.
-        result: the buffer of its result.
-        direct: the kernel's output that the result is, if nothing follows.
-        after: the kernel of what follows, which reads ``result``.
+        operands: the left and the right operand.
+        addend: the operand that the library's operator adds; None if it adds nothing.
+        result: the buffer of the call's result.
+        direct: the kernel's output that equals the result, if there is no epilogue; None otherwise.
+        after: the kernel of the epilogue, which reads ``result``; None if there is none.
     """
 
     operands: tuple[Operand, Operand]
@@ -120,14 +126,16 @@ class LibraryProduct:
 
 @dataclasses.dataclass(slots=True)
 class Tiles:
-    """How a kernel that begins with a sum of products runs: the first stage is the template's, the second is computed
-    over each of its tiles.
+    """How a kernel that begins with a sum of products runs: the template computes the first stage, and the second stage
+    is its epilogue, computed on each tile.
 
     Attributes:
-        batch, line, lane: the loops; None for one of a single iteration. The last is the vector loop.
-        workspace: the buffer for packed operands; "" for a target that packs none.
-        sharing: what each thread does, for a target whose threads share the work as its arrangement says.
-        library: what may stand for the kernel, where that is wanted and there is such.
+        contraction: the sum of products.
+        batch, line, lane: the variables of the loops; None for a loop with a single iteration. ``lane`` is that of the
+            vector loop.
+        workspace: the name of the buffer for packed operands; "" for a target that packs none.
+        sharing: the division of work among threads, for targets whose arrangement determines it.
+        library: what may replace the kernel, if a replacement is wanted and possible.
     """
 
     contraction: Contraction
@@ -139,7 +147,7 @@ class Tiles:
     library: LibraryProduct | None = None
 
     def indices(self) -> tuple[ix.Index, ...]:
-        """All sizes, strides and offsets."""
+        """All sizes, strides and offsets of the contraction, and those of the division of work."""
         own = self.contraction.indices()
         return own if self.sharing is None else (*own, *self.sharing.indices())
 
@@ -149,11 +157,12 @@ class Kernel:
     """See the module's docstring.
 
     Attributes:
-        buffers: what the kernel reads and writes, in the order of its arguments.
-        outputs: names of those that it writes.
         vector_outer: whether the last outer loop is the vector loop; the inner ones are then serial.
-        scratch: rows that live in the kernel only, by name.
-        origin: the operations computed, for comments.
+        buffers: the buffers that the kernel reads and writes, in the order of its arguments.
+        outputs: names of the buffers that it writes.
+        scratch: rows of memory that exist within the kernel only, by name.
+        origin: the operations that the kernel computes, for comments.
+        inplace: pairs ``(output, input)`` where the output may reuse the input's memory.
         tiles: for a kernel that begins with a sum of products, how it runs.
     """
 
@@ -169,15 +178,15 @@ class Kernel:
 
     @property
     def inner(self) -> tuple[ix.Var, ...]:
-        """The inner loops, which all stages share until guards are taken apart."""
+        """The inner loops, which are the same in all stages that have some until loops are split at guards."""
         return next((s.inner for s in self.stages if s.inner), ())
 
     def is_pure(self) -> bool:
-        """Whether nothing is reduced, so that any order of loops will do."""
+        """Whether the kernel reduces nothing, so that its loops may run in any order."""
         return not any(isinstance(s, Accumulate) for s in self.statements())
 
     def vector(self, stage: Stage) -> ix.Var | None:
-        """The vector loop's variable while a stage runs."""
+        """The variable of the loop that is vectorized in a stage; None if there is none."""
         if self.vector_outer:
             return self.outer[-1]
         return stage.inner[-1] if stage.inner and not stage.scalar else None
@@ -205,6 +214,7 @@ class Kernel:
         return tuple(sorted({a.name for x in used for a in ix.atoms_of(x) if isinstance(a, ix.Sym)}))
 
     def statements(self) -> list[Statement]:
+        """The statements of all stages."""
         return [s for stage in self.stages for s in stage.statements]
 
     def describe(self) -> str:

@@ -1,9 +1,10 @@
-"""Convolutions of images whose sizes are symbols: the work is shared out when they are called.
+"""Convolutions of images with symbolic sizes, whose division of work is decided at each call.
 
-A kernel of such a convolution gets what ``share_work`` decides as numbers, beside its sizes. The wrapper asks for them
-by a description of the convolution in which the call's sizes stand (``late_decisions.decide``).
+The kernel of such a convolution receives the decisions of ``share_work`` as further integer arguments, besides its
+sizes. The wrapper obtains them with a description of the convolution that contains the call's sizes
+(``late_decisions.share_windows``).
 
-Invariant: what is decided for a call is what a graph of fixed sizes would have.
+Invariant: the decisions for a call equal those for a graph with the same fixed sizes.
 """
 from __future__ import annotations
 
@@ -16,16 +17,16 @@ from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 DECIDED = ("by_rows", "slot", "kept", "group", "chunk", "strip", "copies", "row_parts", "block_parts", "tile_lines",
            "tile_groups", "tile_rows")
-"""What is decided of ``WorkSharing``; the rest is the same for all sizes."""
+"""The fields of ``WorkSharing`` that are decided at each call; the others are the same for all sizes."""
 OF_EACH = ("tile_rows", "tile_columns", "several", "slot")
-"""What is decided of a depthwise convolution, as ``Patches.tiles`` has it."""
+"""The numbers that are decided for a depthwise convolution: the result of ``Patches.tiles``."""
 
 
 def shared_late(contraction: Contraction, threads: int, prefix: str, info: TargetInfo) -> WorkSharing:
-    """The sharing, with symbols for what is not known yet, and with the decision that gives these.
+    """The division of work with symbols in place of undecided numbers, and the ``LateDecision`` that determines them.
 
     Args:
-        prefix: what the symbols' names begin with.
+        prefix: prefix of the symbols' names.
     """
     right = contraction.right
     assert isinstance(right, Patches)
@@ -39,7 +40,7 @@ def shared_late(contraction: Contraction, threads: int, prefix: str, info: Targe
 
 
 def described(contraction: Contraction, threads: int) -> tuple[Any, ...]:
-    """All that the decision depends on, as nested tuples of numbers and sizes."""
+    """Everything that the decision depends on, as nested tuples of numbers and sizes."""
     left, right = contraction.left, contraction.right
     assert isinstance(right, Patches)
     own = tuple(tuple(v.size for v in loops) for loops in (contraction.batch, contraction.rows, contraction.columns))
@@ -49,7 +50,11 @@ def described(contraction: Contraction, threads: int) -> tuple[Any, ...]:
 
 
 def decide(description: tuple[Any, ...], info: TargetInfo) -> tuple[int, ...]:
-    """The numbers for a call's sizes, in the order of ``DECIDED`` or ``OF_EACH``."""
+    """The decided numbers for the sizes of a call, in the order of ``DECIDED`` or ``OF_EACH``.
+
+    Args:
+        description: the result of ``described``, with the call's sizes in place of symbols.
+    """
     threads, own, depth, (left_batch, line, step, taps), right_batch, windows = description
     right = Patches("", 0, right_batch, *windows)
     if right.each:

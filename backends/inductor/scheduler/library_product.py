@@ -1,9 +1,11 @@
-"""The kernel of a product as a call of the library, and a kernel of what follows: what a template competes with.
+"""The alternative to a product's kernel: a library call, and a kernel of the epilogue, for autotuning.
 
-The library's operator takes in an addend (a bias, the matrix of ``addmm``) where that is added first, and rounds its
-result where the program does. The kernel that follows reads the result from memory; there is none where nothing does.
+The library's operator adds a bias, or the matrix of ``addmm``, if that is the first operation on the product, and
+rounds its result where the program does. The epilogue kernel reads the result from memory; without an epilogue there is
+none.
 
-Invariant: the call and the kernel compute what the product's kernel computes, as the program without templates does.
+Invariant: the call and the epilogue kernel compute the same as the product's kernel, rounded where the program without
+templates rounds.
 """
 from __future__ import annotations
 
@@ -21,11 +23,11 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, LibraryProduc
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import flatten_loops
 
 PRODUCT = "product"
-"""The name of the library's result among the buffers of what follows."""
+"""The name of the library call's result among the buffers of the epilogue kernel."""
 
 
 def tiles_or_library(builder: Builder, kernel: Kernel, group: Group, buffers: dict[str, Buffer]) -> Kernel:
-    """The kernel with its loops named, and with the library's call that may stand for it."""
+    """The same as ``tiles_of_blocks``, with the description of the library call that may replace the kernel."""
     kernel = tiles_of_blocks(builder, kernel, group, buffers)
     assert kernel.tiles is not None
     kernel.tiles.library = library_product(builder, kernel)
@@ -33,7 +35,8 @@ def tiles_or_library(builder: Builder, kernel: Kernel, group: Group, buffers: di
 
 
 def library_product(builder: Builder, kernel: Kernel) -> LibraryProduct | None:
-    """The call and what follows; None where the library would round a sum that the program goes on with."""
+    """The library call and the epilogue kernel that may replace a product's kernel. None if the library would round a
+    sum that the program uses unrounded."""
     tiles = kernel.tiles
     assert tiles is not None and tiles.line is not None
     contraction, right = tiles.contraction, tiles.contraction.right
@@ -68,7 +71,13 @@ def library_product(builder: Builder, kernel: Kernel) -> LibraryProduct | None:
 def _after(
     builder: Builder, kernel: Kernel, stores: list[Store], result: Node, buffer: Buffer, place: ix.Index
 ) -> Kernel:
-    """The kernel of what follows the library's result."""
+    """The kernel of the epilogue, which reads the library call's result.
+
+    Args:
+        stores: those of the product's kernel.
+        result: the node that the call computes.
+        buffer, place: the call's result, and the index of the current element in it.
+    """
     tiles = kernel.tiles
     assert tiles is not None
     load = builder.load(buffer.name, place, buffer.dtype)
@@ -84,7 +93,7 @@ def _after(
 
 
 def _only_user(stores: list[Store], node: Node) -> Node | None:
-    """The one node that reads another; None if several do, or a store."""
+    """The only node that uses ``node``; None if several do, or if it is stored."""
     if any(s.value is node for s in stores):
         return None
     users = [n for n in walk([s.value for s in stores]) if any(a is node for a in n.args)]
@@ -92,13 +101,13 @@ def _only_user(stores: list[Store], node: Node) -> Node | None:
 
 
 def _rounding(stores: list[Store], node: Node, dtype: torch.dtype) -> Node | None:
-    """The conversion to the operands' type that a sum goes through before all else."""
+    """The cast to the operands' dtype, if that is the only use of a sum; else None."""
     user = _only_user(stores, node)
     return user if user is not None and user.op == "cast" and user.dtype is dtype else None
 
 
 def _addend(kernel: Kernel, node: Node, sums: Node, dtype: torch.dtype) -> Operand | None:
-    """What is added to the sums, if that stands in memory in the operands' type."""
+    """The operand that ``node`` adds to the sums, if it is read from memory in the operands' dtype; else None."""
     if node.op != "add" or node.args[0] is node.args[1]:
         return None
     other = node.args[1] if node.args[0] is sums else node.args[0]
@@ -116,12 +125,17 @@ def _addend(kernel: Kernel, node: Node, sums: Node, dtype: torch.dtype) -> Opera
         return None
     sizes = tuple(v.size for v in loops)
     if len(loops) == 2 and strides[0] == 0:
-        return Operand(buffer, sizes[1:], tuple(strides[1:]), offset)  # a bias, which the library adds on its way
+        return Operand(buffer, sizes[1:], tuple(strides[1:]), offset)  # a bias, which the library's epilogue adds
     return Operand(buffer, sizes, tuple(strides), offset)
 
 
 def _operand(matrix: Matrix, sizes: tuple[ix.Index, ...], depth: ix.Index, right: bool) -> Operand:
-    """An operand as a matrix, or as a batch of them; ``sizes`` are the batch's, if there is one, and its own."""
+    """An operand of the product as a matrix or a batch of matrices.
+
+    Args:
+        sizes: the size of the batch, if there is one, and the operand's number of rows or columns.
+        right: whether it is the right operand, whose first matrix dimension is the depth.
+    """
     batch: tuple[ix.Index, ...] = ()
     if len(sizes) == 2:
         batch = matrix.batch or (0,)

@@ -1,7 +1,7 @@
 """Loop transforms of a kernel: splitting of loops at divisions (strip mining) and at bounds tests (index set
-splitting), the choice of the vectorized loop, collapsing of adjacent loops, tiling of transposed accesses.
+splitting), choice of the vectorized loop, collapsing of adjacent loops, tiling of transposed accesses.
 
-Invariant: every transform keeps the set of iterations; none changes a value.
+Invariant: every transform preserves the set of iterations and changes no value.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, S
 from dynamo_lite.backends.inductor.scheduler.narrowing import narrow_integers
 from dynamo_lite.backends.inductor.scheduler.short_loops import may_write_out, write_out_short_loops
 
-# A loop is split so that an index has no division if the inner part keeps at least this many iterations, or if it is
-# short enough to be written out.
+# A loop is split, to remove a division from an index, if the inner part has at least this many iterations, or is short
+# enough to be unrolled.
 MIN_SPLIT = 4
-# A loop of fewer iterations is a bad vector loop.
+# A loop with fewer iterations makes a bad vector loop.
 MIN_VECTOR = 4
-# Steps of a scan that cost so much are worth taking side by side, even if each is stored by itself.
+# Iterations of a scan that cost at least this much are worth vectorizing across rows, even if lanes are stored one by
+# one.
 MIN_SCATTERED_COST = 2 * DEAR
-# Tiles are worth it in loops of at least so many iterations.
+# Loops are tiled if they have at least this many iterations.
 MIN_TILED = 8
 
 
 def transform_loops(builder: Builder, kernel: Kernel) -> Kernel:
-    """The kernel with its loops in final order and form."""
+    """The kernel with its loops in their final order and form, for a target with vectors."""
     _split_divisions(builder, kernel, 2 if may_write_out(kernel) else MIN_SPLIT)
-    # Before the choice, so that short loops that are one long loop in memory, as a convolution's weight has them, are
-    # judged as that; after it again, with the order that it has made.
+    # Loops are collapsed before the vector loop is chosen, so that short loops over contiguous memory, such as those of
+    # a convolution's weight, are judged as the one long loop that they form; and once more in the order after it.
     _collapse(builder, kernel)
     _choose_vector(kernel)
     _collapse(builder, kernel)
@@ -49,8 +50,8 @@ def transform_loops(builder: Builder, kernel: Kernel) -> Kernel:
 
 
 def flatten_loops(builder: Builder, kernel: Kernel) -> Kernel:
-    """The kernel with as few loops as its indices allow: for targets that run blocks of iterations side by side, and
-    mask what guards and ends of loops leave out. No output takes over an input's memory: within a block there is no
+    """The kernel with as few loops as its indices allow, for targets that run blocks of iterations in parallel and
+    evaluate guards and loop bounds as masks. No output reuses an input's memory, as the iterations of a block have no
     order."""
     _split_divisions(builder, kernel)
     _collapse(builder, kernel)
@@ -58,7 +59,8 @@ def flatten_loops(builder: Builder, kernel: Kernel) -> Kernel:
 
 
 def transform_scan_loops(builder: Builder, kernel: Kernel) -> Kernel:
-    """The same for a kernel that carries values along its inner loop: only the others are rearranged."""
+    """The same as ``transform_loops`` for a scan, which carries values along its inner loop: only the other loops are
+    rearranged."""
     _split_divisions(builder, kernel)
     _collapse(builder, kernel)
     scores = {v: score(kernel, v) for v in kernel.outer}
@@ -76,8 +78,8 @@ def transform_scan_loops(builder: Builder, kernel: Kernel) -> Kernel:
 
 
 def _goes_in_tiles(kernel: Kernel, rows: ix.Var) -> bool:
-    """Whether a kernel is one scan along lines of memory, of which several, ``rows``, can be taken side by side: lines
-    are read and written in tiles, whose columns are the vectors of an iteration."""
+    """Whether a kernel is a single scan along contiguous rows of memory, several of which (the loop ``rows``) can be
+    scanned at once: rows are read and written in tiles, and a column of a tile is the vector of one iteration."""
     if len(kernel.stages) != 1 or len(kernel.stages[0].inner) != 1 or kernel.scratch:
         return False
     (stage,) = kernel.stages
@@ -93,12 +95,12 @@ def _goes_in_tiles(kernel: Kernel, rows: ix.Var) -> bool:
 
 
 def _is_line(index: ix.Index, u: ix.Var, v: ix.Var) -> bool:
-    """Whether memory is contiguous along ``u`` and strided along ``v``."""
+    """Whether an access has stride 1 along ``u`` and a stride other than 0 and 1 along ``v``."""
     return ix.coefficient(index, u) == 1 and ix.coefficient(index, v) not in (0, 1, None)
 
 
 def indices_of(statements: Sequence[Statement]) -> list[ix.Index]:
-    """Every index that the statements compute."""
+    """All distinct indices in the statements."""
     out: dict[ix.Index, None] = {}
     for s in statements:
         if isinstance(s, Store):
@@ -118,9 +120,14 @@ def indices_of(statements: Sequence[Statement]) -> list[ix.Index]:
 def rewrite(
     builder: Builder, kernel: Kernel, mapping: Mapping[ix.Var, ix.Index], replaced: Mapping[ix.Var, tuple[ix.Var, ...]]
 ) -> None:
-    """Replaces variables by expressions of others, which take their places among the loops."""
+    """Replaces loop variables of a kernel.
+
+    Args:
+        mapping: the indices that replace variables in expressions.
+        replaced: the loops that replace the variables' loops.
+    """
     statements = kernel.statements()
-    # The elements of scans are nodes of the values, and stay so.
+    # The elements of scans are nodes of the values, and have to remain so.
     scans = [s for s in statements if isinstance(s, Accumulate) and s.element is not None]
     roots = [s.value for s in statements] + [s.element for s in scans if s.element is not None]
     values = builder.substitute_all(roots, mapping)
@@ -149,6 +156,11 @@ def _replace(loops: Iterable[ix.Var], replaced: Mapping[ix.Var, tuple[ix.Var, ..
 
 # ---------------------------------------------------------------- divisions
 def _split_divisions(builder: Builder, kernel: Kernel, least: int = MIN_SPLIT) -> None:
+    """Splits loops whose variable is divided in an index in two, so that the division disappears.
+
+    Args:
+        least: the smallest divisor, which is the size of the inner loop, that a loop is split at.
+    """
     for _ in range(8):
         found = _division(kernel, least)
         if found is None:
@@ -166,7 +178,8 @@ def _atom(i: ix.Index) -> tuple[ix.Var, ...]:
 
 
 def _division(kernel: Kernel, least: int) -> tuple[ix.Var, int] | None:
-    """A loop variable that some index divides, and by what, at least. Not where a guard would then name two loops."""
+    """A loop variable that some index divides, and the smallest divisor, which is at least ``least``; None if there is
+    none. A split after which a guard would depend on two loops is left out."""
     best: tuple[ix.Var, int] | None = None
     limits = [g.attr for g in guards([s.value for s in kernel.statements()])]
     for index in indices_of(kernel.statements()):
@@ -186,7 +199,7 @@ def _division(kernel: Kernel, least: int) -> tuple[ix.Var, int] | None:
 
 
 def _stays_one_loop(limit: Limit, v: ix.Var, divisor: int) -> bool:
-    """Whether a guard still names one loop when ``v`` has been split: only such guards become stages of their own."""
+    """Whether a guard still depends on a single loop after ``v`` is split. Loops can't be split at other guards."""
     value, low, high = limit
     step, rest = ix.coefficient(value, v), substitute(value, {v: 0})
     if step == 0:
@@ -198,14 +211,14 @@ def _stays_one_loop(limit: Limit, v: ix.Var, divisor: int) -> bool:
 
 # ---------------------------------------------------------------- the vector loop
 def _choose_vector(kernel: Kernel) -> None:
-    """The loop with most accesses of stride 1. Of the inner loops it becomes the last; of the outer ones too, or, if
-    nothing is
-    reduced, the one inner loop."""
+    """Chooses the loop with the most accesses of stride 1 as the vector loop, and moves it. An inner loop becomes the
+    last inner loop. An outer loop becomes the last outer loop, or, in a kernel without reductions and inner loops, the
+    inner loop of all stages."""
     candidates = [*kernel.outer, *kernel.inner]
     if not candidates:
         return
     scores = {v: score(kernel, v) for v in candidates}
-    # Among equals the last one: it is the innermost of the order that the nests were given.
+    # Of equal candidates the last one, which is the innermost in the order of the nests.
     v = candidates[max(range(len(candidates)), key=lambda k: (*scores[candidates[k]], k))]
     if v in kernel.inner:
         for stage in kernel.stages:
@@ -223,12 +236,12 @@ def _choose_vector(kernel: Kernel) -> None:
 
 
 def score(kernel: Kernel, v: ix.Var) -> tuple[int, int]:
-    """How well ``v`` would do as the vector loop: its accesses of stride 1 less the strided ones, by how often each
-    happens."""
+    """How suitable ``v`` is as the vector loop; larger is better. First counts the number of accesses of stride 1 minus
+    that of strided ones, weighted by how often each happens; then, without accesses of stride 1, the loop's size."""
     gain = 0
     contiguous = False
     accesses = [(s.index, 2) for s in kernel.statements() if isinstance(s, Store) and s.buffer not in kernel.scratch]
-    for stage in kernel.stages:  # each reads again
+    for stage in kernel.stages:  # each stage loads anew
         accesses += [(n.attr[1], 1) for n in walk([s.value for s in stage.statements])
                      if n.op == "load" and n.attr[0] not in kernel.scratch]
     for index, weight in accesses:
@@ -240,13 +253,13 @@ def score(kernel: Kernel, v: ix.Var) -> tuple[int, int]:
         elif c != 0:
             gain -= times
     size = v.size if isinstance(v.size, int) else 1 << 20
-    # In a short loop most lanes are idle.
+    # A short loop would leave most lanes idle.
     return (gain - ((1 << 60) if size < MIN_VECTOR else 0), 0 if contiguous else size)
 
 
 # ---------------------------------------------------------------- merging
 def _collapse(builder: Builder, kernel: Kernel) -> None:
-    """Merges neighbouring loops that every index walks through as if they were one."""
+    """Merges adjacent loops wherever all indices step through the two loops as through one."""
     while True:
         indices = indices_of(kernel.statements())
         pair = next((p for p in _neighbours(kernel) if mergeable(indices, *p)), None)
@@ -258,7 +271,7 @@ def _collapse(builder: Builder, kernel: Kernel) -> None:
 
 
 def _neighbours(kernel: Kernel) -> Iterator[tuple[ix.Var, ix.Var]]:
-    """Pairs of loops that may become one."""
+    """Pairs of adjacent loops, as far as merging them would not mix outer and inner loops that must stay apart."""
     outer = kernel.outer[:-1] if kernel.vector_outer else kernel.outer
     yield from zip(outer, outer[1:])
     yield from zip(kernel.inner, kernel.inner[1:])
@@ -267,7 +280,7 @@ def _neighbours(kernel: Kernel) -> Iterator[tuple[ix.Var, ix.Var]]:
 
 
 def mergeable(indices: list[ix.Index], a: ix.Var, b: ix.Var) -> bool:
-    """Whether every index walks through the two loops as if they were one."""
+    """Whether every index steps through the nested loops ``a`` and ``b`` as through a single loop."""
     for index in indices:
         ca, cb = ix.coefficient(index, a), ix.coefficient(index, b)
         if ca is None or cb is None or ca != ix.mul(cb, b.size):
@@ -277,13 +290,14 @@ def mergeable(indices: list[ix.Index], a: ix.Var, b: ix.Var) -> bool:
 
 # ---------------------------------------------------------------- guards
 def guards(values: Iterable[Node]) -> list[Node]:
+    """The guards that values depend on."""
     return [n for n in walk(values) if n.op == "inside"]
 
 
 def _split_guards(builder: Builder, kernel: Kernel) -> None:
-    """Makes a stage for each part of a loop in which the guards are decided, so that none is left.
+    """Index set splitting: splits loops at the bounds of guards, so that each part, a stage of its own, needs no guard.
 
-    The loop that they name, if it is an outer one, moves into the stages with all that run inside it.
+    A guarded outer loop first moves into the stages, together with all outer loops inside of it.
     """
     while True:
         found = next(((stage, g) for stage in kernel.stages for g in guards([s.value for s in stage.statements])), None)
@@ -303,7 +317,7 @@ def _split_guards(builder: Builder, kernel: Kernel) -> None:
 
 
 def _parts(builder: Builder, stage: Stage, v: ix.Var) -> list[Stage]:
-    """The stage over each range of ``v`` that its guards tell apart."""
+    """Copies of a stage for the parts of the loop over ``v`` in which each guard has one value."""
     values = [s.value for s in stage.statements]
     edges = edges_of(builder, [g.attr for g in guards(values)], v)
     assert edges is not None, f"guards whose bounds are in no order: {guards(values)}"
@@ -330,7 +344,8 @@ def _parts(builder: Builder, stage: Stage, v: ix.Var) -> list[Stage]:
 
 # ---------------------------------------------------------------- tiles
 def _choose_tiles(kernel: Kernel) -> None:
-    """Moves the loop along which transposed loads are contiguous next to the vector loop."""
+    """Tiles the vector loop together with the loop along which transposed loads are contiguous, which moves next to it.
+    """
     if not kernel.is_pure() or len(kernel.stages) != 1 or len(kernel.inner) != 1:
         return
     stage = kernel.stages[0]
@@ -346,15 +361,14 @@ def _choose_tiles(kernel: Kernel) -> None:
 
 
 def is_transposed(n: Node, u: ix.Var, v: ix.Var) -> bool:
-    """Whether a load is contiguous along ``u`` and strided along ``v``."""
+    """Whether a node is a load, without indirect indices, that is contiguous along ``u`` and strided along ``v``."""
     return n.op == "load" and not n.args and _is_line(n.attr[1], u, v)
 
 
 # ---------------------------------------------------------------- memory
 def _takeovers(kernel: Kernel) -> tuple[tuple[str, str], ...]:
-    """Pairs ``(output, input)`` where the output may be written over the input: an element of the input is read in the
-    iteration
-    that writes the output's element, or one of an earlier stage for the same element, and nowhere else."""
+    """Pairs ``(output, input)`` where the output may overwrite the input in place: each element of the input is read
+    only in the iteration that writes the same element of the output, or in an earlier stage for the same element."""
     if any(stage.tiled for stage in kernel.stages):
         return ()
     stored: dict[str, dict[int, ix.Index]] = {}

@@ -1,11 +1,12 @@
-"""Whole numbers of 64 bits that are known to fit 32, compared and cast as 32 bits.
+"""Narrowing of 64-bit integers: values that are known to fit 32 bits are compared and cast as 32-bit integers.
 
-A position that a loop computes (`arange`, a mask's row and column, the class of a one-hot gradient) has 64 bits in the
-program, and a kernel in which one lane has 64 bits runs with half as many lanes. What such numbers end in, a comparison
-or a cast, says the same of the number in 32 bits. What they are compared with may be a value of 64 bits that is the
-same for all lanes, as a row's label is: it is clamped to just beyond what the other side can be.
+Positions that a loop computes (`arange`, the row and column of a mask, the class of a one-hot gradient) are 64-bit
+integers in the program, and one 64-bit value halves the number of lanes of a kernel's vectors. Such values usually end
+in a comparison or a cast, which gives the same result for the 32-bit number. The other operand of a comparison may be a
+64-bit value that is uniform over the lanes, such as a row's label: it is clamped to a range just beyond that of the
+narrow operand.
 
-Invariant: the value of each statement stays the same; what changes is the dtype of integers on the way to it.
+Invariant: the value of each statement stays the same; only the dtypes of intermediate integers change.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _LIMITS = _NARROW[torch.int32]
 
 
 def narrow_integers(builder: Builder, kernel: Kernel) -> None:
-    """Rewrites the kernel's values, whose vector loops are chosen."""
+    """Narrows the integers in a kernel's values. The vector loops must have been chosen."""
     vectors = {v for v in map(kernel.vector, kernel.stages) if v is not None}
     statements = kernel.statements()
     narrow = _Narrowing(builder, vectors)
@@ -35,18 +36,19 @@ def narrow_integers(builder: Builder, kernel: Kernel) -> None:
         replaced = narrow.replacements(values)
         if not replaced:
             break
-        # What stands for a node may hold others, in the condition of a choice.
+        # A replacement may contain further nodes to replace, in the condition of a ``where``.
         values = builder.substitute_all(values, {}, replaced)
     for s, value in zip(statements, values):
         s.value = value
 
 
 class _Narrowing:
-    """Nodes in 32 bits.
+    """Makes 32-bit forms of 64-bit nodes.
 
     Attributes:
-        ranges: of whole numbers, by the node's id; None for what may be anything.
-        made: nodes of 64 bits in 32, by their id; None where that can't be.
+        vectors: the variables of the vector loops.
+        ranges: the ranges of integers by the node's id; None if unknown or not representable in 32 bits.
+        made: the 32-bit forms of 64-bit nodes by the node's id; None if there is none.
     """
 
     def __init__(self, builder: Builder, vectors: set[ix.Var]):
@@ -56,7 +58,7 @@ class _Narrowing:
         self.made: dict[int, Node | None] = {}
 
     def replacements(self, roots: Sequence[Node]) -> dict[Node, Node]:
-        """The comparisons and casts of 64-bit lanes, with what says the same in 32 bits."""
+        """The comparisons and casts of 64-bit values that vary over lanes, with their 32-bit replacements."""
         found = {}
         for n in walk(roots):
             if n.args and n.args[0].dtype is torch.int64 and not self.vectors.isdisjoint(n.vars):
@@ -80,7 +82,8 @@ class _Narrowing:
         return self.builder.op(n.op, a, b)
 
     def _clamped(self, n: Node, other: Range | None) -> Node | None:
-        """A value that all lanes share in 32 bits, in the same order to all of ``other`` as it is."""
+        """A 32-bit form of a value that is uniform over the lanes, clamped so that it compares with all values of
+        ``other`` like the original; None if there is none."""
         if other is None or not self.vectors.isdisjoint(n.vars):
             return None
         low, high = other[0] - 1, other[1] + 1
@@ -94,7 +97,7 @@ class _Narrowing:
 
     # ------------------------------------------------------------ nodes in 32 bits
     def _narrow(self, n: Node) -> Node | None:
-        """A node of 64 bits in 32, if it and all that it is made of fits them."""
+        """The 32-bit form of a 64-bit node; None unless the ranges of the node and of all its operands fit."""
         if n.id not in self.made:
             self.made[n.id] = self._narrowed(n) if self._range(n) is not None else None
         return self.made[n.id]
@@ -114,7 +117,8 @@ class _Narrowing:
 
     # ------------------------------------------------------------ ranges
     def _range(self, n: Node) -> Range | None:
-        """Bounds of an integer, if they are known and within 32 bits, and 32 bits can compute it."""
+        """The bounds of an integer, if they are known and fit 32 bits, and the node can be computed in 32 bits; else
+        None."""
         if n.id not in self.ranges:
             known = self._known(n)
             fits = known is not None and _LIMITS[0] <= known[0] and known[1] <= _LIMITS[1]
@@ -137,7 +141,7 @@ class _Narrowing:
 
 
 def _computed(op: str, ranges: Sequence[Range]) -> Range | None:
-    """The range of an operation's result; None for operations that are not among those that 32 bits compute."""
+    """The range of an operation's result; None for operations that are not computed in 32 bits."""
     if op == "neg":
         (low, high), = ranges
         return -high, -low

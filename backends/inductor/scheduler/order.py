@@ -1,4 +1,4 @@
-"""Loop order of a nest: by the strides of what it touches, largest first.
+"""Loop order of a nest: by the strides of its memory accesses, largest first.
 
 Invariant: the order of loops changes no value.
 """
@@ -11,18 +11,19 @@ from dynamo_lite.backends.inductor.ir.nodes import loads
 
 
 def ordered_dims(nest: LoopNest) -> tuple[ix.Var, ...]:
-    """The nest's variables, outermost first: by the stride of the store, or of a reduction's largest load."""
+    """The nest's variables, outermost first: by their strides in the store, or, for a reduction, in the load that
+    depends on the most variables."""
     index = nest.index
     if nest.kind is not None:
         candidates = [n.attr[1] for n in loads((nest.value,))]
         if candidates:
             index = max(candidates, key=lambda i: len(ix.free_vars(i)))
-    # A dimension that is broadcast, or a symbolic stride, has no place by itself: keep the tensor's order.
+    # Broadcast dimensions and symbolic strides can't be sorted; then the nest keeps its order.
     return dims_by_stride(nest.dims, index) or nest.dims
 
 
 def dims_by_stride(dims: tuple[ix.Var, ...], index: ix.Index) -> tuple[ix.Var, ...] | None:
-    """The variables by their strides in an index, largest first; None if one has none."""
+    """The variables sorted by their strides in an index, largest first; None unless all strides are positive ints."""
     strides = [ix.coefficient(index, v) for v in dims]
     if not all(isinstance(s, int) and s > 0 for s in strides):
         return None

@@ -1,6 +1,7 @@
-"""Packing of a contraction's left operand: what it costs, what it saves, for how many columns a block is packed.
+"""Packing of a contraction's left operand: its cost, its benefit, and the number of columns that a block is packed for.
 
-Invariant: no thread's share is in what is decided here, as last bits may depend on it.
+Invariant: the decisions do not depend on the number of threads or their shares, as the last bits of results may depend
+on the decisions.
 """
 
 from __future__ import annotations
@@ -19,25 +20,26 @@ from dynamo_lite.backends.inductor.ir.contraction import (
 from dynamo_lite.backends.inductor.scheduler.exchanged import PACKING_SHARE
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
-# What is behind a packed strip of six rows (``panels.h``).
+# Unused elements behind each packed strip of rows (``panels.h``), which whole vectors may overwrite.
 STRIP_SLACK = 8
-# The fewest rows of a strip of ``panels.h``.
+# Smallest number of rows in a strip of ``panels.h``, over all kinds of vectors.
 LEAST_STRIP = 4
 
 
 def chunk_depth(info: TargetInfo) -> int:
-    """So deep are the pieces of two packed operands that are multiplied: a panel's piece stays in half of the first
-    cache while the left operand's rows pass by, if that has room for a whole chain; if not, it stays in the second."""
+    """Depth of the pieces of two packed operands that are multiplied at a time. A panel's piece stays in half of the L1
+    cache while the left operand's rows stream by, if a whole chain fits there; otherwise it stays in the L2 cache."""
     return CHAIN_DEPTH if CHAIN_DEPTH * info.panel * 4 <= info.processor.l1.size // 2 else CHUNK_DEPTH
 
 
 def left_block(info: TargetInfo) -> int:
-    """Elements of a packed block of the left operand."""
+    """Number of elements of a packed block of the left operand."""
     return BLOCK * chunk_depth(info) + -(-BLOCK // LEAST_STRIP) * STRIP_SLACK
 
 
 def packing_left(contraction: Contraction, info: TargetInfo) -> tuple[float, float]:
-    """What an element of the left operand costs to pack, and what that saves of each of its products."""
+    """The cost of packing an element of the left operand, and the time that it saves in each product of the element;
+    both in products."""
     costs = info.costs
     if contraction.left.depth_is_contiguous:
         return costs.left_columns, saved_left(contraction, info)
@@ -45,23 +47,28 @@ def packing_left(contraction: Contraction, info: TargetInfo) -> tuple[float, flo
 
 
 def saved_left(contraction: Contraction, info: TargetInfo) -> float:
-    """What packing saves of each product of a left operand whose depth is contiguous."""
+    """The time, in products, that packing a left operand with contiguous depth saves in each product."""
     costs, line = info.costs, contraction.left.line
     if not isinstance(line, int) or not line:
         return costs.streamed_left
-    # So few places in a page have the lines of the cache that the rows of a tile begin with.
+    # Rows whose distance has a large common divisor with the page size begin at few distinct offsets in a page, so that
+    # their cache lines conflict.
     period = info.near_lines[0][0]
     return costs.streamed_left + (costs.aliased_left - costs.streamed_left) * math.gcd(period, line * 4) / period
 
 
 def packs_both(contraction: Contraction, columns: int, info: TargetInfo) -> bool:
-    """Whether to pack both operands, the left one for so many columns, costs less than it saves."""
+    """Whether packing both operands costs less than it saves, if the left one is packed for ``columns`` columns."""
     cost, saved = packing_left(contraction, info)
     return columns > 0 and saved > cost / columns + info.costs.pack_lines / number(volume(contraction.rows))
 
 
 def packed_again(contraction: Contraction, threads: int, columns: int, info: TargetInfo) -> float:
-    """How much longer threads that share out panels take because each packs the left operand for its own."""
+    """The factor by which products take longer if threads share the panels, as each packs the left operand for its own.
+
+    Args:
+        columns: number of columns that one thread alone would pack a block of the left operand for.
+    """
     cost, _ = packing_left(contraction, info)
     panels = number(volume(contraction.columns)) * number(volume(contraction.batch))
     share = min(columns, max(panels // threads, info.panel))
@@ -69,8 +76,8 @@ def packed_again(contraction: Contraction, threads: int, columns: int, info: Tar
 
 
 def columns_at_once(contraction: Contraction, info: TargetInfo) -> int:
-    """For how many columns a block of the left operand is packed, in whole panels; 0: it isn't, as it costs more than
-    it saves. No thread's share is in this: last bits may depend on it."""
+    """The number of columns that a block of the left operand is packed for, a multiple of a panel; 0 if packing costs
+    more than it saves. It does not depend on threads, as the last bits of results may depend on it."""
     cost, saved = packing_left(contraction, info)
     rows, columns, depth = (number(n) for n in (volume(contraction.rows), volume(contraction.columns),
                                                  contraction.depth))
@@ -78,13 +85,13 @@ def columns_at_once(contraction: Contraction, info: TargetInfo) -> int:
     most = min(columns, math.ceil(cost / PACKING_SHARE), room)
     if saved * most <= cost:
         return 0
-    # Equal parts.
+    # Divide the panels into equal parts.
     panels = -(-columns // info.panel)
     parts = -(-panels // -(-most // info.panel))
     return -(-panels // parts) * info.panel
 
 
 def piece_depth(rows: int, depth: int) -> int:
-    """How deep the right operand is packed at a time; the sums are kept meanwhile, so it is all of it if that takes
-    less."""
+    """The depth to which the right operand is packed at a time. Partial sums are kept between two pieces, so the whole
+    depth is packed at once if that takes less memory."""
     return CHUNK_DEPTH if CHUNK_DEPTH + rows <= depth else depth

@@ -1,13 +1,13 @@
-"""Whether a kernel may pass over the elements that it reduces once more.
+"""Whether a kernel may make several passes over the elements that it reduces.
 
-What follows from a reduction and runs over all elements again (their distance from the mean, a softmax's quotients)
-finds them in a cache, where it shares a kernel with the reduction. That holds for rows. A reduction along the columns
-of a matrix runs in vectors over a few columns side by side, in a strip of one line of the cache in each row: where a
-strip is larger than the first cache, or lies in more pages than the processor has at hand, each pass fetches every line
-again, as often as vectors share it, and threads have no more work to share than there are lines in a row. There each
+Some operations use the result of a reduction and run over all its elements again, such as differences from the mean, or
+the quotients of a softmax. In the reduction's kernel, they find the elements in a cache if the reduction runs along
+rows. A reduction along the columns of a matrix is vectorized over a few adjacent columns, a strip of one cache line in
+each row. If a strip is larger than the L1 cache, or its pages exceed the TLB, each pass fetches every cache line again,
+once for each vector that shares the line, and threads can share only as much work as a row has cache lines. Then each
 pass is a kernel of its own, which reads row by row.
 
-Invariant: what is decided depends on sizes and on the processor, not on the number of threads.
+Invariant: the decision depends on sizes and on the processor, not on the number of threads.
 """
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dynamo_lite.backends.inductor.scheduler.groups import Group, Member, group_
 from dynamo_lite.backends.inductor.scheduler.space import Sizes
 from dynamo_lite.backends.inductor.target_info import LINE, TargetInfo
 
-# Bytes of a page.
+# Size of a page in bytes.
 PAGE = 4096
 
 
 def passes_again(group: Group, member: Member) -> bool:
-    """Whether a member that runs over all elements of a group needs what the group reduces."""
+    """Whether a member that runs over all elements of a group depends on a result of the group's reductions."""
     behind: set[str] = set()
     for m in group.members:
         if m.nest.kind is not None or not m.full or not behind.isdisjoint(m.reads):
@@ -33,13 +33,13 @@ def passes_again(group: Group, member: Member) -> bool:
 
 
 def stays_near(group: Group, member: Member, dims: Sizes, reduced: Sequence[bool], info: TargetInfo) -> bool:
-    """Whether a pass more over a group's elements finds them near the core.
+    """Whether another pass over a group's elements finds them in a near cache.
 
     Args:
-        group: reduces something.
-        member: runs over all elements again.
-        dims, reduced: of the group with the member in it.
-        info: of the processor.
+        group: a group with a reduction.
+        member: the nest that runs over all elements again.
+        dims, reduced: those of the group with the member in it.
+        info: the description of the processor.
     """
     accesses = list(_accesses(group, member, dims, reduced))
     if not _run_down_columns(accesses, dims, reduced):
@@ -56,7 +56,7 @@ def stays_near(group: Group, member: Member, dims: Sizes, reduced: Sequence[bool
 
 
 def _run_down_columns(accesses: Sequence[ix.Index], dims: Sizes, reduced: Sequence[bool]) -> bool:
-    """Whether most of what is read and written of all elements is contiguous along a loop that is not reduced."""
+    """Whether the loop with the most accesses of stride 1 is not reduced, so that the reduction runs down columns."""
     scores = [0] * len(dims)
     for index in accesses:
         for d in range(len(dims)):
@@ -67,12 +67,13 @@ def _run_down_columns(accesses: Sequence[ix.Index], dims: Sizes, reduced: Sequen
 
 
 def _var(d: int, dims: Sizes) -> ix.Var:
+    """The group's variable of dimension ``d``, or an unused one if the dimension has size 1."""
     (v,) = ix.free_vars(group_var(d, dims)) or (ix.Var(f"x{d}", dims[d]),)
     return v
 
 
 def _accesses(group: Group, member: Member, dims: Sizes, reduced: Sequence[bool]) -> Iterator[ix.Index]:
-    """What is read from outside, and written, at places that differ from one reduced element to the next."""
+    """The indices of all accesses to memory outside of the group that depend on a reduced loop."""
     inside = {*group.writes(), member.nest.buffer.name}
     loops = {_var(d, dims) for d in range(len(dims)) if reduced[d]}
     for m in (*group.members, member):

@@ -1,9 +1,9 @@
-"""Kernels that carry values along a loop: cumulative sums, products, extremes.
+"""Kernels of scans, which carry values along a loop: cumulative sums, products and extremes.
 
-The loop runs in order, in one thread; those around it are shared among threads, and the one along which memory is
-contiguous, if it is one of these, is the vector loop: then every lane carries values of its own.
+On a CPU, the scanned loop runs in order, in one thread, and threads share the outer loops. If memory is contiguous
+along one of these, it is the vector loop: then every lane carries values of its own.
 
-Invariant: elements are carried in the order of the scanned dimension.
+Invariant: values are carried in the order of the scanned dimension.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ from dynamo_lite.backends.inductor.scheduler.order import dims_by_stride
 
 def scan_kernel(builder: Builder, nests: Sequence[LoopNest], buffers: dict[str, Buffer],
                 arrange: Callable[[Builder, Kernel], Kernel]) -> Kernel:
-    """The kernel of nests with a ``scan``, which are results of one; ``arrange`` puts its loops in form."""
+    """The kernel of a scan.
+
+    Args:
+        nests: the nests with a ``scan``, each of which computes one result of the same scan.
+        arrange: the target's transform of the loops of scans.
+    """
     first = nests[0]
     assert first.scan is not None
     over = first.scan.over

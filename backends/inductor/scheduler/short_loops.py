@@ -1,8 +1,8 @@
-"""Loops of two to four iterations beside the vector loop: over coordinates, colors, the ends of a box.
+"""Unrolling of loops of two to four iterations beside the vector loop: over coordinates, colors, the ends of a box.
 
-Neighbours in the vector loop are then as far apart in memory as the short loop is long, and each of its iterations
-would pass once more over the same lines. So it is written out inside of the vector loop: what its iterations have in
-common is computed once, guards on it are decided, and vectors are stored side by side.
+If such a loop is innermost in memory, the vector loop's accesses have its size as stride, and each of its iterations
+would pass once more over the same cache lines. So it is fully unrolled inside of the vector loop: common subexpressions
+of its iterations are computed once, guards on its variable become constants, and vectors are stored interleaved.
 
 Invariant: the same elements are computed by the same operations.
 """
@@ -16,29 +16,30 @@ from dynamo_lite.backends.inductor.ir.ops import JOINS, MEDIUM, OPS
 from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
 
-# Vectors that are stored side by side. Measured with 8 and 16 lanes on a Zen 4 for 2, 3, 4, 5, 6 and 8 of them: in each
-# case faster than elements one by one, 4 of them 2 to 8 times; but each takes a register or more while the others wait.
+# Largest size of a loop that is unrolled, which is the number of vectors that are stored interleaved. Measured with 8
+# and 16 lanes on a Zen 4 for 2, 3, 4, 5, 6 and 8 vectors: always faster than storing element by element, 4 vectors 2 to
+# 8 times; but each vector occupies at least one register until the others are ready.
 SHORT = 4
-# Nodes of a kernel with its short loop written out: what takes the compiler long, and has values wait in memory.
+# Largest number of nodes of a kernel after unrolling. More take the compiler long, and cause register spills.
 MAX_NODES = 256
-# What iterations have in common has to be a function or two divisions, and a fourth of all that they compute: a longer
-# body takes the compiler time, and loads cost little.
+# The common subexpressions of iterations must be worth at least a function or two divisions, and a fourth of the whole
+# cost: a longer body takes the compiler more time, and loads cost little.
 LEAST_SAVED, LEAST_SHARE = 2 * MEDIUM, 0.25
 
 
 def may_write_out(kernel: Kernel) -> bool:
-    """Whether a short loop of the kernel, whichever it is, would be written out if it pays."""
+    """Whether short loops of the kernel are candidates for unrolling, as far as its size and its stages allow."""
     nodes = len(walk([s.value for s in kernel.statements()]))
     return kernel.is_pure() and not _has_order(kernel) and nodes * SHORT <= MAX_NODES
 
 
 def _has_order(kernel: Kernel) -> bool:
-    """Whether loops have to stay as they are."""
+    """Whether the kernel has scratch memory or stages whose loops must not be changed."""
     return bool(kernel.scratch) or any(s.scan or s.ordered or s.scalar or s.tiled or s.check for s in kernel.stages)
 
 
 def write_out_short_loops(builder: Builder, kernel: Kernel) -> bool:
-    """Writes out the short loops that it pays for. Whether there was one."""
+    """Unrolls the short loops for which that pays. Returns whether there was one."""
     found = False
     while (u := next((u for u in _short_loops(kernel) if _pays(builder, kernel, u)), None)) is not None:
         kernel.outer = tuple(w for w in kernel.outer if w is not u)
@@ -50,6 +51,7 @@ def write_out_short_loops(builder: Builder, kernel: Kernel) -> bool:
 
 
 def _short_loops(kernel: Kernel) -> Iterator[ix.Var]:
+    """The loops that may be unrolled."""
     if _has_order(kernel):
         return
     accumulates = [stage for stage in kernel.stages if any(isinstance(s, Accumulate) for s in stage.statements)]
@@ -64,7 +66,8 @@ def _short_loops(kernel: Kernel) -> Iterator[ix.Var]:
 
 
 def _pays(builder: Builder, kernel: Kernel, u: ix.Var) -> bool:
-    """Whether iterations of the loop touch what lies between the elements of a vector, or compute the same."""
+    """Whether unrolling the loop pays: its iterations access the memory between the elements of a strided vector, or
+    have enough common subexpressions."""
     before = walk([s.value for s in kernel.statements()])
     assert isinstance(u.size, int)
     if len(before) * u.size > MAX_NODES:
@@ -72,7 +75,7 @@ def _pays(builder: Builder, kernel: Kernel, u: ix.Var) -> bool:
     values = [value for stage in kernel.stages for several in _values(builder, stage, u) for value in several]
     after = walk(values)
     if any(n.op == "inside" and not n.vars for n in after):
-        return False  # a guard that symbols decide
+        return False  # a guard whose value depends on symbols
     if any(_lies_between(index, v, u) for v, index in _accesses(kernel)):
         return True
     cost = _cost(before) * u.size
@@ -85,7 +88,7 @@ def _cost(nodes: list[Node]) -> int:
 
 
 def _accesses(kernel: Kernel) -> Iterator[tuple[ix.Var, ix.Index]]:
-    """The vector loop and the index of each load and store."""
+    """The vector loop's variable and the index of each load and store."""
     for stage in kernel.stages:
         v = kernel.vector(stage)
         assert v is not None
@@ -98,12 +101,13 @@ def _accesses(kernel: Kernel) -> Iterator[tuple[ix.Var, ix.Index]]:
 
 
 def _lies_between(index: ix.Index, v: ix.Var, u: ix.Var) -> bool:
+    """Whether an access has stride 1 along ``u``, which fits between the elements of a strided vector along ``v``."""
     step = ix.coefficient(index, v)
     return ix.coefficient(index, u) == 1 and isinstance(step, int) and step >= 2 and u.size <= step
 
 
 def _values(builder: Builder, stage: Stage, u: ix.Var) -> list[list[Node]]:
-    """Of each iteration of the loop the values of the stage's statements."""
+    """The values of the stage's statements in each iteration of the loop over ``u``."""
     assert isinstance(u.size, int)
     values = [s.value for s in stage.statements]
     return [builder.substitute_all(values, _at(u, k)) for k in range(u.size)]
@@ -114,6 +118,7 @@ def _at(u: ix.Var, k: int) -> Mapping[ix.Var, ix.Index]:
 
 
 def _written_out(builder: Builder, stage: Stage, u: ix.Var) -> list[Statement]:
+    """The stage's statements with the loop over ``u`` unrolled."""
     out: list[Statement] = []
     for s, *several in zip(stage.statements, *_values(builder, stage, u)):
         if isinstance(s, Store):

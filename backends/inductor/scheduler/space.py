@@ -1,10 +1,10 @@
-"""Iteration spaces: when the loops of two nests can be one nest.
+"""Iteration spaces: when the loops of two nests can be fused.
 
-A space is the ordered list of a nest's loop sizes. Two spaces of equal volume can share loops if both are coarser forms
-of one list: (512, 768) and (4, 128, 768) are, by (4, 128, 768). Both are then loops over that list, and each nest's own
-variables are combinations of its variables.
+A space is the ordered list of a nest's loop sizes. Two spaces of equal volume can share loops if one list of sizes
+refines both: (512, 768) and (4, 128, 768) are both refined by (4, 128, 768). Both nests then become loops over that
+list, and each nest's own variables are combinations of the variables of the refined loops.
 
-Invariant: two nests are put in one space only if every iteration of both has its place in it.
+Invariant: two nests share a space only if each iteration of either corresponds to exactly one point of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ Sizes = tuple[ix.Index, ...]
 
 
 def refine(a: Sequence[ix.Index], b: Sequence[ix.Index]) -> Sizes | None:
-    """The coarsest list of sizes that both can be split into, or None."""
+    """The coarsest common refinement: the shortest list of sizes that both lists can be split into. None if there is
+    none, or if symbolic sizes leave it unknown."""
     if tuple(a) == tuple(b):
         return tuple(a)
     out: list[ix.Index] = []
@@ -42,7 +43,7 @@ def refine(a: Sequence[ix.Index], b: Sequence[ix.Index]) -> Sizes | None:
 
 
 def _quotient(size: ix.Index, part: ix.Index) -> ix.Index | None:
-    """What is left of a size that ends in a part, or None if it is no multiple of the part whatever the symbols are."""
+    """``size / part``, or None if ``size`` is not a multiple of ``part`` for all values of the symbols."""
     if isinstance(part, int) and isinstance(size, int):
         return None if not part or not size or size % part else size // part
     if isinstance(size, int) or isinstance(part, int) and not part:
@@ -52,7 +53,8 @@ def _quotient(size: ix.Index, part: ix.Index) -> ix.Index | None:
 
 
 def blocks(coarse: Sequence[ix.Index], fine: Sequence[ix.Index]) -> list[list[int]] | None:
-    """For each size of ``coarse``, the positions in ``fine`` that it consists of; None if ``fine`` is no refinement."""
+    """For each size of ``coarse``, the positions of the sizes in ``fine`` that it is split into; None if ``fine`` does
+    not refine ``coarse``."""
     out: list[list[int]] = []
     at = len(fine) - 1
     for size in reversed(coarse):
@@ -71,5 +73,5 @@ def blocks(coarse: Sequence[ix.Index], fine: Sequence[ix.Index]) -> list[list[in
 
 
 def combine(variables: Sequence[ix.Index], sizes: Sequence[ix.Index]) -> ix.Index:
-    """The variable that runs over all of ``sizes`` at once."""
+    """The index of the collapsed loop: the row-major combination of loop variables of these sizes."""
     return ix.dot(variables, ix.contiguous_strides(sizes))

@@ -1,17 +1,17 @@
-"""Work sharing of a contraction: which rows or panels each thread computes, and its workspace, for packed panels or for
-the planes of im2col.
+"""Work sharing of a contraction: the algorithm, the rows or panels that each thread computes, and its workspace.
 
-Each thread packs its own panels, or fills its own planes. Were these shared, threads would wait for each other and read
-from each other's caches what is not written to memory yet, which takes as long as the products of some fifty rows.
+Each thread packs its own panels, or fills its own planes of im2col. If these were shared, threads would wait for each
+other, and would read modified cache lines from other cores, which takes as long as the products of some fifty rows.
 
-Costs are counted in rows of the left operand: the time of the products of one row and all columns. What an element of
-the right operand costs to pack, in products, is what all cost in rows. Costs and sizes of caches are ``TargetInfo``'s.
+Costs are counted in rows of the left operand: one unit is the time of the products of one row with all columns. So the
+cost of packing the whole right operand, in rows, equals that of packing one element, in products. Costs and cache sizes
+come from ``TargetInfo``.
 
-Where a size is a symbol, the library decides by the same costs when it is called (``decide`` in ``contraction.cpp``),
-and workspaces are as large as they may have to be.
+If a size is a symbol, the template's library decides at each call by the same costs (``decide`` in
+``contraction.cpp``), and workspaces have the largest size that any decision may need.
 
-Invariant: what is decided is a function of the sizes, the number of threads and the description of the processor; no
-result depends on the number of threads, and on the rest no more than its last bits do.
+Invariant: the decision is a function of the sizes, the number of threads and the description of the processor. No
+result depends on the number of threads, and only the last bits of results depend on the rest of the decision.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ from dynamo_lite.backends.inductor.scheduler.winograd import (
 )
 from dynamo_lite.backends.inductor.target_info import LANES, TargetInfo
 
-# Workspaces are rounded up to so many elements, so that kernels find one of the same size to take over.
+# Sizes of workspaces are multiples of this number of elements, so that a kernel often finds one of its size to reuse.
 WORKSPACE_UNIT = 1 << 14
-# Rows are shared out in such units.
+# Threads get multiples of this number of rows.
 ROWS = 2
-# Up to so many columns beyond whole vectors are sums of their own (``panels.h``).
+# Up to this many columns beyond whole vectors are computed by dot products along the left operand's rows: ``panels.h``.
 FEW = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LateDecision:
-    """What is decided when a kernel is called, see ``late_sharing``.
+    """A decision that is made when a kernel is called, see ``late_sharing``.
 
     Attributes:
-        names: of the numbers, among the kernel's sizes.
-        described: what the wrapper asks by: nested tuples of numbers, sizes and texts.
+        names: names of the decided numbers among the kernel's symbolic sizes.
+        described: the key of the wrapper's request: nested tuples of numbers, sizes and strings.
     """
 
     names: tuple[str, ...]
@@ -77,23 +77,27 @@ class LateDecision:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkSharing:
-    """Attributes:
-    by_rows: whether threads share out rows, and each packs all panels; if not, panels.
-    slots: so many threads at most.
-    slot: elements that each has in the workspace.
-    kept: of so many rows, where an operand is packed piece by piece, the sums are kept meanwhile.
-    direct: whether vectors of the right operand are read where they are.
-    group: the left operand is packed, block by block, each for so many panels; 0: it is read where it is.
-    chunk: so deep is a block.
-    strip, copies: of windows, see ``Im2colPlanes``, or of operands that exchange their roles, see ``Exchange``.
-    row_parts, block_parts: of these, into how many parts the rows and the blocks of windows are divided, not more
-        together than there are slots; 0: operands keep their roles.
-    tile_lines, tile_groups, tile_rows: of transformed tiles, see ``Grouping`` and ``Kept``; 0: none are.
-    decided: whether ``by_rows``, ``kept``, ``direct`` and ``group`` hold for all calls; the library decides if not.
-    packing: what it costs to fill the planes of windows, in rows; for the library.
-    widest: columns of all panels side by side for which a slot has room; for the library.
-    tiles: of a depthwise convolution, see ``Patches.tiles``, if they are symbols.
-    late: how the symbols among these get their values; None: there are none, but for ``slot``.
+    """The decisions for one contraction.
+
+    Attributes:
+        by_rows: whether threads share the rows, and each of them packs all panels; if not, they share the panels.
+        slots: the largest number of threads that can take part.
+        slot: number of workspace elements for each thread.
+        kept: number of rows whose partial sums stay in the workspace while the right operand is packed piece by piece
+            along its depth; 0 if it is packed at once.
+        direct: whether vectors of the right operand are read in place, without packing.
+        group: number of panels that each packed block of the left operand serves; 0: the left operand is read in place.
+        chunk: depth (number of products per sum) of a packed block of the left operand.
+        strip, copies: for convolutions, see ``Im2colPlanes``; with exchanged operands, see ``Exchange``.
+        row_parts, block_parts: with exchanged operands or Winograd's filtering, the number of parts that the rows, and
+            the blocks (or groups) of windows, are divided into; their product is at most ``slots``. 0: neither is used.
+        tile_lines, tile_groups, tile_rows: for Winograd's filtering, see ``Grouping`` and ``Kept``; 0: it is not used.
+        decided: whether ``by_rows``, ``kept``, ``direct`` and ``group`` are final; if not, the template's library
+            decides at each call.
+        packing: cost of filling the planes of im2col, in rows; an input of the library's decision.
+        widest: number of columns, of all panels side by side, that fit a slot; a limit for the library's decision.
+        tiles: for a depthwise convolution with symbolic sizes, the symbols for the results of ``Patches.tiles``.
+        late: how the symbols among these numbers get their values; None if only ``slot`` may contain symbols.
     """
 
     by_rows: bool | ix.Index
@@ -117,34 +121,35 @@ class WorkSharing:
     late: LateDecision | None = None
 
     def indices(self) -> tuple[ix.Index, ...]:
-        """All that may be a symbol."""
+        """All numbers that may be symbolic."""
         return (self.by_rows, self.slot, self.kept, self.group, self.chunk, self.strip, self.copies, self.row_parts,
                 self.block_parts, self.tile_lines, self.tile_groups, self.tile_rows, *self.tiles)
 
     @property
     def exchanged(self) -> bool:
-        """Whether elements of windows are spread over vectors, and the left operand's rows are packed."""
+        """Whether the operands exchange their roles: elements of windows are broadcast, and the left operand's rows are
+        packed in panels."""
         return self.row_parts > 0 and not self.tile_lines
 
     @property
     def elements(self) -> ix.Index:
-        """Of the workspace."""
+        """Number of elements of the workspace."""
         if not isinstance(self.slot, int):
             return ix.mul(self.slot, self.slots)
         return -(-self.slots * self.slot // WORKSPACE_UNIT) * WORKSPACE_UNIT
 
 
 def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> WorkSharing:
-    """The fastest work sharing for so many threads."""
+    """The fastest algorithm for a contraction, and the fastest way to share its work among ``threads`` threads."""
     right, sized = contraction.right, contraction.is_sized
     if isinstance(right, Patches) and right.each:
         return WorkSharing(False, threads, right.tiles(info.strip)[-1])
     if isinstance(right, Patches):
-        # Of the sizes only the batch's may be a symbol.
+        # Only the size of the batch may be a symbol.
         rows, depth = number(volume(contraction.rows)), number(contraction.depth)
         saved = saved_left(contraction, info) if sized else 0.0
         planes = im2col_planes(right, rows, info, saved)
-        # Filters whose channels lie innermost are packed in any case.
+        # Filters whose innermost dimension is the channels have to be packed.
         must = contraction.left.taps > 0
         packing, gain = _window_packing(right, info), gain_of_strip(right, planes, saved, info, must)
         from_planes = planes.cost + rows * (info.costs.placed_right - gain)
@@ -162,7 +167,7 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
             parts = parts_of(contraction, right, exchanged, threads, info)
             return WorkSharing(False, threads, parts.elements, strip=parts.strip, row_parts=parts.rows,
                                block_parts=parts.blocks)
-        # The places of all taps come first.
+        # The offsets of all taps come first in the workspace.
         slot = rounded(depth, MAX_LANES) + rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
         again = 1.0
         if gain or must:
@@ -179,8 +184,8 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
                            decided=False, widest=widest)
     group = columns_at_once(contraction, info) // info.panel
     if not packs_both(contraction, group * info.panel, info) and _is_direct(contraction, right, info):
-        # What follows a 1x1 convolution goes through its results by channels as a rule, and finds them in the thread's
-        # own cache if they are shared out so.
+        # The consumer of a 1x1 convolution usually runs over its results by channels. If threads share them in the same
+        # way, it finds them in the cache of its own core.
         few = threads > 1 and number(volume(contraction.columns)) <= info.near_pixels
         by_rows = _by_rows(contraction, threads, 0, info, _foreign(contraction, threads, info) if few else 1.0)
         return WorkSharing(by_rows, threads, rounded(number(contraction.depth), MAX_LANES), direct=True,
@@ -190,14 +195,23 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
 
 
 def _filters(contraction: Contraction, right: Patches, plain: float, info: TargetInfo) -> bool:
-    """Whether Winograd's filtering is faster than plain sums, which cost so much in rows."""
+    """Whether Winograd's filtering is possible and faster than plain sums of products.
+
+    Args:
+        plain: cost of plain sums, in rows.
+    """
     if not info.winograd or not suits(contraction, right):
         return False
     return filtering_cost(contraction, right, info) < (1 - LEAST_GAIN) * plain
 
 
 def _packed(contraction: Contraction, threads: int, group: int, packing: float, info: TargetInfo) -> WorkSharing:
-    """A product whose right operand is packed at so much an element, and the left one for so many panels if any."""
+    """The work sharing of a product whose right operand is packed.
+
+    Args:
+        group: number of panels that a packed block of the left operand serves; 0 if it is not packed.
+        packing: cost of packing an element of the right operand, in products.
+    """
     again = packed_again(contraction, threads, group * info.panel, info) if group else 1.0
     by_rows = _by_rows(contraction, threads, packing, info, again)
     rows, depth = number(volume(contraction.rows)), number(contraction.depth)
@@ -212,8 +226,9 @@ def _packed(contraction: Contraction, threads: int, group: int, packing: float, 
 
 
 def _window_packing(right: Patches, info: TargetInfo) -> float:
-    """What an element of a window costs to pack: as one of a matrix's columns, in tiles of narrower vectors if the
-    kernel is narrower. A tile of n vectors takes n loads, n stores and n log2(n) shuffles for n * n elements."""
+    """The cost, in products, of packing an element of a window. It is that of an element of a matrix's column, scaled
+    to tiles of narrower vectors if the kernel is narrower than a vector: a tile of n vectors takes n loads, n stores
+    and n log2(n) shuffles for n * n elements."""
     width, widest = right.kernel[1], LANES[info.simd]
     lanes = min(max(1 << (width - 1).bit_length(), LANES["scalar"]), widest)
     instructions = [(2 + math.log2(n)) / n for n in (lanes, widest)]
@@ -222,13 +237,14 @@ def _window_packing(right: Patches, info: TargetInfo) -> float:
 
 def _windows_at_once(contraction: Contraction, right: Patches, from_planes: float, packing: float,
                      info: TargetInfo) -> int:
-    """For how many columns the left operand is packed where windows are packed in panels from the image, as a matrix's
-    columns are; 0 where that does not pay. It does where windows overlap little: planes would hold what several see
-    but once.
+    """The number of columns that a block of the left operand is packed for, if windows are packed in panels directly
+    from the image, like a matrix's columns; 0 if that does not pay. It pays if windows overlap little, as planes of
+    im2col only save copies of pixels that several windows share.
 
     Args:
-        from_planes: what it costs in rows to read them from planes.
-        packing: what an element costs to pack."""
+        from_planes: cost, in rows, of reading the windows from planes instead.
+        packing: cost of packing an element of a window, in products.
+    """
     if any(right.padding) or right.dilation[1] != 1 or contraction.left.taps:
         return 0
     columns = columns_at_once(contraction, info)
@@ -240,7 +256,8 @@ def _windows_at_once(contraction: Contraction, right: Patches, from_planes: floa
 
 
 def _widest(contraction: Contraction, info: TargetInfo) -> int:
-    """For how many columns a block of the left operand is packed at most, whatever sizes are symbols."""
+    """Upper bound, over all values of symbolic sizes, of the number of columns that a block of the left operand is
+    packed for."""
     cost, _ = packing_left(contraction, info)
     columns, depth = volume(contraction.columns), contraction.depth
     most = math.ceil(cost / PACKING_SHARE)
@@ -252,8 +269,14 @@ def _widest(contraction: Contraction, info: TargetInfo) -> int:
 
 
 def _largest_slot(contraction: Contraction, widest: int, info: TargetInfo) -> ix.Index:
-    """What a thread needs of the workspace at most, whatever the library decides, for so many columns side by side: a
-    piece and the sums that are kept are no more than the whole depth; rows that threads share are rounded up."""
+    """Upper bound of the workspace elements that a thread needs for any decision of the library.
+
+    A packed piece and the kept sums together take no more than the whole depth; the rows of a thread's share are
+    rounded up.
+
+    Args:
+        widest: largest number of columns that a block of the left operand is packed for.
+    """
     rows, depth = volume(contraction.rows), contraction.depth
     if isinstance(rows, int) and isinstance(depth, int):
         piece = piece_depth(rows, depth)
@@ -262,29 +285,34 @@ def _largest_slot(contraction: Contraction, widest: int, info: TargetInfo) -> ix
 
 
 def _by_rows(contraction: Contraction, threads: int, packing: float, info: TargetInfo, foreign: float = 1.0) -> bool:
-    """Whether it is faster to share out rows than panels, which costs ``foreign`` times as much."""
+    """Whether sharing rows among threads is faster than sharing panels.
+
+    Args:
+        packing: cost of packing the right operand, in rows.
+        foreign: factor by which sharing panels takes longer than its products alone.
+    """
     by_rows = _longest_share_of_rows(contraction, threads, packing, info)
     by_panels = _longest_share_of_panels(contraction, threads, info)
     return by_rows < by_panels * foreign
 
 
 def _foreign(contraction: Contraction, threads: int, info: TargetInfo) -> float:
-    """How many times as long a product takes together with the reading of its results, but for those that the thread
-    itself has written, if each thread finds some of each in other cores' caches."""
+    """The factor by which a product takes longer if one includes the time to read its results from other cores' caches
+    afterwards, when each thread reads an equal part of every thread's results."""
     depth = number(contraction.depth)
     return 1 + info.foreign_read * info.costs.product_rate * (threads - 1) / threads / depth
 
 
 def _is_direct(contraction: Contraction, right: Matrix, info: TargetInfo) -> bool:
-    """Whether the right operand is read as fast where it is as from a packed panel."""
+    """Whether the right operand can be read in place as fast as from a packed panel."""
     columns, depth, lane = number(volume(contraction.columns)), number(contraction.depth), 4
-    # Vectors must not reach beyond a line: of the last one, beyond the operand.
+    # Vectors must not extend beyond a line, as they would extend beyond the operand in the last one.
     beyond = columns % MAX_LANES
     alone = 0 < beyond <= FEW and contraction.left.depth == 1 and depth >= 4 * MAX_LANES
     step = number(right.depth)
     if right.line != 1 or (beyond and not alone) or depth * step >= 1 << 31:
         return False
-    # Lines that begin at the same place of a page, or of a cache's way, take each other's room.
+    # Lines that begin at the same offset in a page, or in a way of the cache, conflict.
     for period, ways in info.near_lines:
         places = period // math.gcd(period, step * lane)
         if min(depth, CHUNK_DEPTH) > places * ways:
@@ -293,13 +321,13 @@ def _is_direct(contraction: Contraction, right: Matrix, info: TargetInfo) -> boo
 
 
 def _longest_share_of_panels(contraction: Contraction, threads: int, info: TargetInfo) -> float:
-    """What part of the time the busiest thread takes, in relation to one thread alone, if panels are shared out."""
+    """The time of the busiest thread if threads share the panels, relative to that of one thread alone."""
     columns = number(volume(contraction.columns))
     across = -(-columns // MAX_PANEL)
     panels = across * number(volume(contraction.batch))
     last = -(-(columns - (across - 1) * MAX_PANEL) // MAX_LANES)
     widths = [MAX_PANEL // MAX_LANES] * (across - 1) + [last]
-    # Each panel reads the left operand anew, from memory if that is where it is.
+    # Each panel reads the whole left operand again, from beyond the core's own cache if it is too large for that.
     cost = info.far_read if _left(contraction) > info.far_left and panels > 1 else 1.0
     if panels > 64 * threads:
         return cost / threads
@@ -309,7 +337,8 @@ def _longest_share_of_panels(contraction: Contraction, threads: int, info: Targe
 
 
 def _longest_share_of_rows(contraction: Contraction, threads: int, packing: float, info: TargetInfo) -> float:
-    """The same if rows are shared out and each thread packs all panels."""
+    """The time of the busiest thread if threads share the rows and each packs all panels, relative to one thread alone.
+    """
     unit = MAX_LANES if contraction.transposed else ROWS
     rows = number(volume(contraction.rows))
     units = -(-rows // unit)
@@ -318,7 +347,7 @@ def _longest_share_of_rows(contraction: Contraction, threads: int, packing: floa
 
 
 def _left(contraction: Contraction) -> int:
-    """Bytes of the left operand that every panel reads; 0 if each batch has its own."""
+    """Size in bytes of a left operand that all panels read; 0 if each batch has its own left operand."""
     if any(contraction.left.batch):
         return 0
     return number(volume(contraction.rows)) * number(contraction.depth) * 4

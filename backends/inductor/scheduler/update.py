@@ -1,10 +1,10 @@
-"""Kernels that write into parts of a buffer: scatters, and writes through views.
+"""Kernels that write to some elements of a buffer: scatters, and writes through views.
 
-First the buffer gets what it holds otherwise; then the writes happen in the order of their loops. Where the buffer may
-take over the memory of an input, every index from memory is looked at before that, and the kernel ends if one is out of
+The kernel first initializes the whole buffer, then performs the writes in the order of their loops. If the buffer may
+reuse the memory of an input, the kernel first checks all indices that are read from memory, and ends if one is out of
 bounds.
 
-Invariant: nothing is written to an input before all indices are known to be good.
+Invariant: nothing is written to an input before all indices have been checked.
 """
 
 from __future__ import annotations
@@ -48,7 +48,11 @@ def update_kernel(builder: Builder, nest: LoopNest, buffers: dict[str, Buffer]) 
 
 
 def _renamed(builder: Builder, stage: Stage, prefix: str) -> Stage:
-    """The stage with loop variables of its own: one may be the vector loop here, and not in another stage."""
+    """The stage with its loop variables renamed, since a variable may be that of the vector loop in one stage only.
+
+    Args:
+        prefix: prefix of the new names.
+    """
     own = {v: ix.Var(prefix + v.name, v.size) for v in stage.inner}
     mapping = {v: ix.atom(w) for v, w in own.items()}
     stage.inner = tuple(own.values())
@@ -59,19 +63,20 @@ def _renamed(builder: Builder, stage: Stage, prefix: str) -> Stage:
 
 
 def _stride(index: ix.Index, v: ix.Var) -> int:
+    """The stride of an index along ``v``; 0 if it is not a known int."""
     c = ix.coefficient(index, v)
     return c if isinstance(c, int) else 0
 
 
 def _leads_apart(node: Node, v: ix.Var) -> bool:
-    """Whether iterations of one loop that differ in ``v`` alone write to places that do, whatever is in memory."""
+    """Whether iterations that differ in ``v`` only write to different elements, for any indices in memory."""
     index = node.attr[0]
     inner = {a for a in ix.atoms_of(index) if isinstance(a, ix.Indirect)}
     return ix.coefficient(index, v) == 1 and not any(v in a.node.vars for a in inner)
 
 
 def _merged(builder: Builder, stage: Stage) -> Stage:
-    """The stage with neighbouring loops that every index walks through as if they were one made one."""
+    """The stage with adjacent loops merged wherever all indices step through the two loops as through one."""
     statement = stage.statements[0]
     assert isinstance(statement, Store)
     while True:
@@ -88,7 +93,8 @@ def _merged(builder: Builder, stage: Stage) -> Stage:
 
 
 def _writes_apart(node: Node, v: ix.Var) -> bool:
-    """Whether each iteration of an outermost loop writes to a range of its own, whatever is in memory."""
+    """Whether each iteration of the outermost loop, over ``v``, writes to a range of its own, for any indices in
+    memory."""
     index = node.attr[0]
     step, rest = ix.coefficient(index, v), ix.value_range(substitute(index, {v: 0}))
     if not isinstance(step, int) or rest is None:
