@@ -21,7 +21,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 MAX_LANES = 16
 # Columns of the widest panel of ``panels.h``.
 MAX_PANEL = 64
-# Largest depth (number of products per sum) of an operand that is packed at once.
+# Depth (number of products per sum) of the pieces in which a deep operand is packed and multiplied.
 CHUNK_DEPTH = 512
 # Number of products that are accumulated one after the other; longer sums are sums of such partial sums.
 CHAIN_DEPTH = 256
@@ -161,7 +161,7 @@ class Contraction:
 
     @property
     def lines(self) -> tuple[ix.Var, ...]:
-        """The kept variables that are neither lanes nor batch."""
+        """The variables that number a tile's lines: those kept variables that are neither lanes nor batch."""
         return self.columns if self.transposed else self.rows
 
 

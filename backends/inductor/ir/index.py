@@ -126,8 +126,8 @@ def _mentions(a: Atom, v: Var) -> bool:
 
 
 def affine_terms(x: Index) -> tuple[dict[Var, Index], Index] | None:
-    """``({v: coefficient}, offset)`` if the index is affine in its loop variables and its other atoms are sizes; None
-    if not."""
+    """``({v: coefficient}, offset)`` of an index that is affine in its loop variables and whose other atoms are sizes;
+    None for any other index."""
     if isinstance(x, int):
         return {}, x
     strides: dict[Var, Index] = {}

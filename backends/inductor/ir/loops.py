@@ -84,7 +84,7 @@ class LoopNest:
         kind: a key of ``ops.REDUCTIONS``, or None for a pointwise nest.
         position: for argmax and argmin, the number of the current iteration among those over the reduced dimensions;
             the result is the number of the iteration that is found.
-        origin: the operations that the nest computes and the user's source lines, for comments.
+        origin: the operations that the nest computes and the user's source lines, for comments in generated code.
         contraction: the description of a sum of products that a template may compute.
         update: for a nest that writes to some elements of a buffer, in the order of its loops: the buffer's initial
             contents. The nest's value is an "update" node, which holds the index, and ``index`` is 0.

@@ -8,7 +8,7 @@ nodes, which the lowerings insert.
 bfloat16 and float16 values are only moved, selected, negated, compared and cast. Arithmetic on them is expressed as
 casts around float32 operations, so that it rounds where eager rounds.
 
-Invariant: the operation of a node is a row of this table, or one of the leaves that ``nodes`` lists.
+Invariant: the operation of a node is a row of this table or one of ``SPECIAL``, which ``nodes.Builder`` makes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ CHEAP, MEDIUM, DEAR = 1, 4, 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OpInfo:
-    """One operation. The dtype ``result`` is "same" (as the operands') or "bool"; ``cost`` is in units of an addition.
-    """
+    """One operation. ``result`` is the rule for its dtype: "same" (as the operands') or "bool"; ``cost`` is in units of
+    an addition."""
 
     name: str
     arity: int

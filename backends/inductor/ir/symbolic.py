@@ -31,8 +31,8 @@ def index_of(x: Any) -> Index:
 
 
 def environment_of(values: Iterable[Any]) -> Any:
-    """The environment of the trace, which holds what is known of its symbols, found through the first symbolic number
-    among fake tensors and numbers; None if there is none."""
+    """The trace's environment, which holds what is known of its symbols. It is found through the first symbolic number
+    among fake tensors' sizes and strides and plain numbers; None if there is none."""
     for value in values:
         strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
         for n in (*value.shape, *value.stride()) if strided else (value,):

@@ -71,7 +71,7 @@ def _always(*args: object) -> bool:
 
 
 BLOCKS = Arrangement(flatten_loops, flatten_loops, tiles_of_blocks, _always, _always, 4096, 0)
-"""The arrangement for GPUs: blocks of iterations run in parallel. A block holds a row of up to 4,096 elements in
-registers: 16 values in each of 256 threads, of the 255 registers that a thread can have."""
+"""The arrangement for Triton: blocks of iterations run in parallel. A block holds a row of up to 4,096 elements in
+registers: 16 values in each of 256 threads, of the 255 that the registers of a thread can hold."""
 BLOCKS_OR_LIBRARY = dataclasses.replace(BLOCKS, product_loops=tiles_or_library)
 """The same as ``BLOCKS``, where the kernel of each product also describes a library call that may replace it."""

@@ -49,6 +49,7 @@ class KernelBuilder:
         self._stored: set[str] = set()
 
     def _atoms(self, reduced: bool) -> tuple[ix.Var, ...]:
+        """The loop variables of the dimensions that are reduced, or of those that are not."""
         return tuple(v for i, r in zip(self.dims, self.group.reduced) if r == reduced for v in ix.free_vars(i))
 
     def build(self) -> tuple[tuple[ix.Var, ...], list[Stage], dict[str, Buffer]]:
@@ -95,6 +96,12 @@ class KernelBuilder:
                 self.after.setdefault(stage, []).append(Store(name, index, value))
 
     def _stage_for(self, inside: list[Node], full: bool) -> int:
+        """The number of the first stage that can compute a member, or, for a kept member, after which it can be
+        computed; -1: before all inner loops.
+
+        Args:
+            inside: the member's loads of values that the group computes.
+        """
         stage = 0 if full else -1
         for n in inside:
             name = n.attr[0]
@@ -123,6 +130,7 @@ class KernelBuilder:
         return self._through_scratch(name, load, value)
 
     def _through_scratch(self, name: str, load: Node, value: Node) -> Node:
+        """The load of a value from a row of scratch memory, which the value's stage stores."""
         sizes = [v.size for v in self.inner]
         volume = ix.product(sizes)
         itemsize = max(value.dtype.itemsize, 1)

@@ -43,12 +43,12 @@ def flat_loops(contraction: Contraction, mapping: Mapping[ix.Var, ix.Index]) -> 
 
 
 def runs_along_vectors(group: Group, member: Member, dims: Sizes, reduced: Sequence[bool]) -> bool:
-    """Whether all memory accesses of a member have stride 1 or 0 along the lines of tiles, so that it may join the
-    epilogue of the group's contraction.
+    """Whether a member may join the epilogue of the group's contraction: all its memory accesses have stride 1 or 0
+    along the lines of tiles, and it checks no indices from memory.
 
     Args:
         member: a nest whose loops fit the group.
-        dims, reduced: of the group with the member in it.
+        dims, reduced: those of the group with the member in it.
     """
     contraction = group.contraction
     if any(n.op == "bounded" for n in walk((member.nest.value,))):

@@ -16,7 +16,7 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 
 
 def sizes_to_ask(buffer: Buffer, running: Iterable[ix.Var]) -> list[ix.Index]:
-    """The symbolic sizes of a buffer that may be 0 although the given loops have iterations."""
+    """The sizes of a buffer that may be 0 although the given loops have iterations."""
     known = {v.size for v in running}
     return [n for n in dict.fromkeys(buffer.size) if not ix.always_positive(n) and n not in known]
 

@@ -46,7 +46,7 @@ class Exchange:
 
 def stays_near(right: Patches, info: TargetInfo) -> bool:
     """Whether the cache lines that a tile's windows are read from, during a chain of products, take at most half of the
-    L1 cache, so that neighbouring taps and windows find them there. Offsets in an image must also fit 32 bits."""
+    L1 cache, so that neighboring taps and windows find them there. Offsets in an image must also fit 32 bits."""
     if right.channels * right.height * right.width >= 1 << 31:
         return False
     (_, kw), (_, sw), (_, dw) = right.kernel, right.stride, right.dilation

@@ -34,7 +34,7 @@ MAX_BUFFERS = 48
 # Largest number of nodes of a kernel's expressions. The compiler's time grows faster than the size of a function, and
 # passing one more buffer between two kernels costs little compared to this many operations.
 MAX_NODES = 2048
-# Number of groups that read the same buffer which are tried as partners for horizontal fusion.
+# For each buffer that a nest reads, the number of other groups that read it which are tried for horizontal fusion.
 MAX_SIBLINGS = 4
 # Number of orders of a nest's loops that are tried besides its own.
 MAX_ORDERS = 2
@@ -53,7 +53,7 @@ class Fuser:
         self.groups: list[Group] = []
         self._writer: dict[str, Group] = {}
         self._readers: dict[str, list[Group]] = {}
-        self._last_in_place: Group | None = None  # the last call with effects: these keep their order
+        self._last_in_place: Group | None = None  # the last call with effects or random numbers: these keep their order
 
     def run(self) -> list[Group]:
         """All groups, in an order in which they can run."""
@@ -71,6 +71,7 @@ class Fuser:
         return group
 
     def _alone(self, operation: Operation) -> None:
+        """Makes a group of an operation that is not a loop nest."""
         assert not isinstance(operation, LoopNest)
         group = self._new_group()
         group.operation = operation
@@ -87,11 +88,13 @@ class Fuser:
             self._writer[name] = group
 
     def _depend(self, group: Group, name: str) -> None:
+        """Records that a group reads a buffer, so that the buffer's writer must run first."""
         writer = self._writer.get(name)
         if writer is not None and writer is not group:
             self._add_ancestors(group, writer.ancestors | 1 << writer.number)
 
     def _add_ancestors(self, group: Group, mask: int) -> None:
+        """Adds ancestors to a group and to all groups that depend on it."""
         if mask | group.ancestors == group.ancestors:
             return
         group.ancestors |= mask
@@ -100,6 +103,7 @@ class Fuser:
                 other.ancestors |= group.ancestors
 
     def _place(self, member: Member) -> None:
+        """Adds a nest to an existing group that it can join, or to a new one."""
         alone = member.nest.contraction is not None or member.nest.alone()
         candidates = () if alone else self._candidates(member)
         group = next((g for g in candidates if self._join(g, member)), None) or self._same_scan(member)
@@ -116,6 +120,8 @@ class Fuser:
         self._writer[member.nest.buffer.name] = group
 
     def _candidates(self, member: Member) -> Iterator[Group]:
+        """The groups that a nest may join: those of its producers, then those that read the same buffers; the latest
+        ones first."""
         seen: set[int] = set()
         producers = [self._writer[name] for name in member.reads if name in self._writer]
         siblings = [g for name in member.reads for g in self._readers.get(name, ())[-MAX_SIBLINGS:]]
@@ -282,7 +288,7 @@ class Fuser:
 
     # ------------------------------------------------------------ the order of groups
     def _sorted(self) -> list[Group]:
-        """All groups in topological order; otherwise the order in which they were created."""
+        """All groups in topological order, and in the order of their creation as far as that allows."""
         done = 0
         out: list[Group] = []
         waiting = list(self.groups)

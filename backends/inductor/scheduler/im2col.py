@@ -14,7 +14,7 @@ from dynamo_lite.backends.inductor.target_info import TargetInfo
 @dataclasses.dataclass(frozen=True, slots=True)
 class Im2colPlanes:
     """The im2col planes of a strip of an image (``contraction.cpp``): one for each column of the kernel, or for each
-    residue class of image columns modulo the stride, so that a tap's reads for neighbouring windows are contiguous.
+    residue class of image columns modulo the stride, so that a tap's reads for neighboring windows are contiguous.
 
     Attributes:
         strip: number of columns of the result that are computed from the strip, a multiple of ``MAX_PANEL``.
@@ -63,6 +63,8 @@ def gain_of_strip(
 
 
 def _planes_of_kind(right: Patches, rows: int, copies: bool, info: TargetInfo) -> Im2colPlanes:
+    """The planes of one kind, with the largest strip that fits the core's own cache. For an image of one line, a strip
+    is a part of the line; otherwise it consists of lines."""
     near = info.near_planes
     (kh, kw), (sh, sw), (dh, dw) = right.kernel, right.stride, right.dilation
     beside, beyond = (kw - 1) * dw // sw, (kh - 1) * dh // sh

@@ -74,9 +74,10 @@ class Stage:
         scalar: whether the stage has no vector loop.
         check: whether the stage only checks indices before anything is written; if one is out of bounds, the kernel
             ends there.
-        unless_same: two buffers that the stage copies between; it is skipped if they are the same memory.
-        where_same: two buffers of a check, which is skipped unless they are the same memory: otherwise the kernel
-            writes to new memory, which nothing else observes.
+        unless_same: a pair of buffers, the second of which the stage copies to the first; the stage is skipped if both
+            are the same memory.
+        where_same: a pair of buffers of a check, which is skipped unless both are the same memory: otherwise the kernel
+            writes to new memory, which nothing else observes yet.
         scan: whether the stage carries values from one iteration of its loops to the next. What it stores is computed
             from the carried values after the iteration.
     """
@@ -161,7 +162,7 @@ class Kernel:
         buffers: the buffers that the kernel reads and writes, in the order of its arguments.
         outputs: names of the buffers that it writes.
         scratch: rows of memory that exist within the kernel only, by name.
-        origin: the operations that the kernel computes, for comments.
+        origin: the operations that the kernel computes, for comments in generated code.
         inplace: pairs ``(output, input)`` where the output may reuse the input's memory.
         tiles: for a kernel that begins with a sum of products, how it runs.
     """
@@ -178,7 +179,7 @@ class Kernel:
 
     @property
     def inner(self) -> tuple[ix.Var, ...]:
-        """The inner loops, which are the same in all stages that have some until loops are split at guards."""
+        """The inner loops. All stages that have inner loops share them, until loops are split at guards."""
         return next((s.inner for s in self.stages if s.inner), ())
 
     def is_pure(self) -> bool:

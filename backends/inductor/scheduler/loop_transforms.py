@@ -151,6 +151,7 @@ def rewrite(
 
 
 def _replace(loops: Iterable[ix.Var], replaced: Mapping[ix.Var, tuple[ix.Var, ...]]) -> list[ix.Var]:
+    """The loops with each one in ``replaced`` exchanged for its replacements."""
     return [w for v in loops for w in replaced.get(v, (v,))]
 
 
@@ -174,6 +175,7 @@ def _split_divisions(builder: Builder, kernel: Kernel, least: int = MIN_SPLIT) -
 
 
 def _atom(i: ix.Index) -> tuple[ix.Var, ...]:
+    """The variable of a loop's index as a tuple; empty for a loop of one iteration, which has none."""
     return tuple(ix.free_vars(i))
 
 
@@ -236,8 +238,9 @@ def _choose_vector(kernel: Kernel) -> None:
 
 
 def score(kernel: Kernel, v: ix.Var) -> tuple[int, int]:
-    """How suitable ``v`` is as the vector loop; larger is better. First counts the number of accesses of stride 1 minus
-    that of strided ones, weighted by how often each happens; then, without accesses of stride 1, the loop's size."""
+    """How suitable ``v`` is as the vector loop; larger is better. The first number is the count of accesses of stride 1
+    minus that of strided ones, each weighted by how often it happens. The second is the loop's size if no access has
+    stride 1."""
     gain = 0
     contiguous = False
     accesses = [(s.index, 2) for s in kernel.statements() if isinstance(s, Store) and s.buffer not in kernel.scratch]
@@ -271,7 +274,8 @@ def _collapse(builder: Builder, kernel: Kernel) -> None:
 
 
 def _neighbours(kernel: Kernel) -> Iterator[tuple[ix.Var, ix.Var]]:
-    """Pairs of adjacent loops, as far as merging them would not mix outer and inner loops that must stay apart."""
+    """Pairs of adjacent loops that may be merged: two outer loops (but not the vector loop), two inner loops, or, in a
+    kernel that reduces nothing, the last outer and the first inner loop."""
     outer = kernel.outer[:-1] if kernel.vector_outer else kernel.outer
     yield from zip(outer, outer[1:])
     yield from zip(kernel.inner, kernel.inner[1:])

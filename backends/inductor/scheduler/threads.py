@@ -87,7 +87,8 @@ class WorkSharing:
             along its depth; 0 if it is packed at once.
         direct: whether vectors of the right operand are read in place, without packing.
         group: number of panels that each packed block of the left operand serves; 0: the left operand is read in place.
-        chunk: depth (number of products per sum) of a packed block of the left operand.
+        chunk: depth (number of products per sum) of the pieces that are multiplied at a time, and so of a packed block
+            of the left operand.
         strip, copies: for convolutions, see ``Im2colPlanes``; with exchanged operands, see ``Exchange``.
         row_parts, block_parts: with exchanged operands or Winograd's filtering, the number of parts that the rows, and
             the blocks (or groups) of windows, are divided into; their product is at most ``slots``. 0: neither is used.
@@ -337,8 +338,8 @@ def _longest_share_of_panels(contraction: Contraction, threads: int, info: Targe
 
 
 def _longest_share_of_rows(contraction: Contraction, threads: int, packing: float, info: TargetInfo) -> float:
-    """The time of the busiest thread if threads share the rows and each packs all panels, relative to one thread alone.
-    """
+    """The time of the busiest thread if threads share the rows and each packs all panels, relative to that of one
+    thread alone."""
     unit = MAX_LANES if contraction.transposed else ROWS
     rows = number(volume(contraction.rows))
     units = -(-rows // unit)
