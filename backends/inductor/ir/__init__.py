@@ -4,5 +4,5 @@ A program's computation is a list of ``loops.LoopNest``. The body of a nest is a
 operations of the table in ``ops``, with memory accesses at ``index`` expressions. Code generators and analyses read the
 same bodies; ``interpreter`` defines their semantics.
 
-This package may import nothing else of the back end, and it knows no aten operator and no target.
+May import nothing else of the back end; the package knows no aten operator and no target.
 """

@@ -3,8 +3,8 @@
 ``schedule`` is the entry point: ``fusion`` groups the nests, ``build`` turns each group into a kernel, and the target's
 ``arrangement`` transforms its loops.
 
-This package may import `lowering`, `target_info`, `gpu_info`, `ir`, `program` and `aot`; it knows no language that
-kernels are written in.
+May import `lowering`, `target_info`, `gpu_info`, `ir`, `program` and `aot`; the package knows no language that kernels
+are written in.
 """
 
 from __future__ import annotations
