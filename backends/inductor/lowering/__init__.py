@@ -1,6 +1,6 @@
-"""Lowerings: from aten operators to the loop IR, one module by family of operators.
+"""Lowerings: translate aten operators into the loop IR, one module for each family of operators.
 
-``lower`` is the door; ``register_lowering`` adds an operator. Importing the package registers all families.
+``lower`` is the entry point; ``register_lowering`` adds an operator. Importing the package registers all families.
 
 May import `lowering_registry`, `target_info`, `gpu_info`, `ir`, `device_random`, `program` and `aot`; knows nothing of
 kernels.
@@ -75,9 +75,11 @@ __all__ = [
 def lower(
     graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor] | None = None, abilities: Abilities = ALL
 ) -> LoweredGraph:
-    """The aten graph (``aot.graph``) as loop nests, library calls and views.
+    """Translates an aten graph (``aot.graph``) into loop nests, library calls and views.
 
     Args:
-        abilities: of the target.
+        graph: the aten graph.
+        constants: the tensors that the graph's ``get_attr`` nodes name.
+        abilities: what the target's kernels can compute.
     """
     return GraphLowering(graph, constants or {}, abilities).run()

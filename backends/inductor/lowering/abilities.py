@@ -1,6 +1,7 @@
-"""What lowering asks of a target: which operators its kernels compute, on which device, and how it wants reductions.
+"""Abilities of a target, as lowering asks for them: the operators that its kernels compute, their device, and the form
+of reductions and products that suits it.
 
-Invariant: whatever is left out is computed by library calls, with the same results.
+Invariant: library calls compute whatever a target's kernels do not, with the same results.
 """
 from __future__ import annotations
 
@@ -17,15 +18,17 @@ from dynamo_lite.backends.inductor.ir.nodes import Node
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Products:
-    """Which matrix products a target's template computes; the rest is the library's.
+    """Which matrix products a target's template computes; the library computes the rest.
 
     Attributes:
-        dtypes: of operands; sums are of float32.
-        least_lines, least_columns, least_depth: sizes of the left operand, the right one and the sum that are worth it.
-        streams: whether a template reads one operand in vectors, so that the other one's results lie in lines if the
-            right operand's columns lie in memory, and fewer lines than the least are sums along rows.
-        faster: whether the library is faster for a product of two matrices of known sizes, and whether something
-            follows it that the template would compute with it; None: the template computes all that it can.
+        dtypes: dtypes of operands that the template takes; it accumulates in float32.
+        least_lines, least_columns, least_depth: the smallest number of rows of the left operand, of columns of the
+            right operand, and of products per sum for which the template is worthwhile.
+        streams: whether the template reads one operand in vectors. If so, the two operands change roles where the right
+            one is contiguous along the sum, and products of fewer than ``least_lines`` rows are plain reductions.
+        faster: predicate that says whether the library is faster for a product of two matrices of known sizes. Its
+            second argument says whether generated code reads the product, which the template could fuse as an
+            epilogue. None: the template computes all products that it can.
     """
 
     dtypes: Set[torch.dtype]
@@ -38,12 +41,12 @@ class Products:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Convolution:
-    """Sizes of a convolution, as the operator has them, all of them known.
+    """Sizes of a convolution in the order of the operator's arguments, all of them known numbers.
 
     Attributes:
-        input, weight: shapes.
-        stride, padding, dilation: one number for each spatial dim.
-        groups: of channels.
+        input, weight: shapes of the two operands.
+        stride, padding, dilation: one number for each spatial dimension.
+        groups: number of channel groups.
     """
 
     input: tuple[int, ...]
@@ -57,29 +60,36 @@ class Convolution:
 aten = torch.ops.aten
 PRODUCTS = frozenset({
     aten.linear.default, aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default})
-"""What the library computes where no template is asked for."""
+"""Operators that the library computes unless the options ask for a template."""
 IN_VECTORS = Products(frozenset({torch.float32}), 8, 8, 8, True)
-"""Fewer lines or columns than 8 leave most of a vector idle, or most of a tile."""
+"""The products of the C++ template: with fewer than 8 rows or columns, most of a vector or of a tile would be idle."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Abilities:
-    """Attributes:
-        library: operators that have a lowering, which needs what the target has not: templates of products.
-        leaves: whether a call is the library's, for what only its operands or torch's state say.
-        computes: whether kernels can compute a node of the loop IR; None: they compute all.
-        device: the type of the device whose tensors kernels read and write; what others hold is the library's.
-        gpu: the device, where reductions that would leave most of it idle are made in parts; None: none are.
-        products: see there.
-        faster_convolution: whether the library is faster for a convolution of known sizes that a template can compute
-            as this contraction, and whether something follows it that the template would compute with it; None: the
-            template computes all that it can.
-        random: whether kernels draw random numbers, from what ``device_random`` says; else the library draws them.
-        near_vector: a matrix of at most so many elements is multiplied with a vector by a loop, a larger one by the
-            library; None: any.
-        near: bytes of a core's first cache, by which reductions are arranged that run down columns of memory; None:
-            where blocks of rows are read, they aren't.
-        few: a reduction, or a sum of products, of at most so many terms is a chain of operations; 0: none is.
+    """Abilities and preferences of one target.
+
+    Attributes:
+        library: operators that the library computes although they have a lowering, because the target has no template
+            for them, or is not asked to use it.
+        leaves: predicate that says whether a call is left to the library because of its operands or of torch's state,
+            which the operator alone does not tell.
+        computes: predicate that says whether kernels can compute a node of the loop IR; None: they compute all nodes.
+        device: type of the device whose tensors kernels read and write; the library handles tensors on other devices.
+        gpu: description of the GPU for which reductions are split that would leave most of it idle; None: no
+            reductions are split for that reason.
+        products: the matrix products that the target's template computes.
+        faster_convolution: predicate that says whether the library is faster for a convolution of known sizes that the
+            template can compute as the given contraction. Its third argument says whether generated code reads the
+            result, which the template could fuse as an epilogue. None: the template computes all that it can.
+        random: whether kernels draw random numbers, by the state that ``device_random`` reserves; otherwise the
+            library draws them.
+        near_vector: the largest number of elements of a matrix that a loop multiplies by a vector; the library
+            multiplies larger ones. None: a loop multiplies matrices of any size.
+        near: size of a core's L1 data cache in bytes, which decides how reductions down columns of memory are
+            arranged; None: the target reads blocks of rows, so they need no arrangement.
+        few: the largest number of terms for which a reduction or a sum of products becomes a chain of operations
+            instead of a loop; 0: none does.
     """
 
     library: Set[Any] = frozenset()
@@ -96,4 +106,4 @@ class Abilities:
 
 
 ALL = Abilities()
-"""All operators, on the CPU."""
+"""A CPU target that computes all operators that have a lowering."""

@@ -1,6 +1,6 @@
-"""Activation functions and their gradients, with the formulas of eager's vectorized kernels.
+"""Lowerings of activation functions and their gradients, with the formulas of eager's vectorized kernels.
 
-Invariant: a result is rounded where eager's kernel rounds it.
+Invariant: a result is rounded at the points where eager's kernel rounds it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _GELU_KAPPA = 0.044715
 
 
 class _Math:
-    """Nodes with operators, so that a formula reads as one. Numbers take the dtype of the other operand."""
+    """A node with overloaded operators, so that a formula reads like mathematics. Numbers take the dtype of the other
+    operand."""
 
     __slots__ = ("g", "node")
 
@@ -94,17 +95,17 @@ class _Math:
         return _Math(self.g, sigmoid(self.g.ops, self.node))
 
     def select(self, a: _Math | Number, b: _Math | Number) -> _Math:
-        """``a`` where self holds, else ``b``; at least one is an expression."""
+        """``a`` where this condition holds, otherwise ``b``; at least one of the two is an expression."""
         typed = a if isinstance(a, _Math) else b
         assert isinstance(typed, _Math)
         return _Math(self.g, self.g.ops.op("where", self.node, typed._of(a), typed._of(b)))
 
 
 def formula(g: GraphLowering, fn: Callable[..., _Math], *operands: TensorValue) -> Any:
-    """An elementwise operator of floating-point operands, from a formula on their elements.
+    """Lowers an elementwise operator of floating-point operands, given a formula on their elements.
 
-    ``fn`` gets an expression for each operand: it may be added, multiplied, compared with others and with numbers;
-    ``x.f("exp")`` is a function of it (``ir.ops`` lists them), ``(x > 0).select(a, b)`` a choice.
+    ``fn`` gets an expression for each operand, which supports arithmetic and comparisons with other expressions and
+    numbers; ``x.f("exp")`` applies a function (``ir.ops`` lists them), ``(x > 0).select(a, b)`` is a choice.
     """
     if not all(x.dtype.is_floating_point for x in operands):
         return NotImplemented
@@ -139,7 +140,7 @@ def gelu(g: GraphLowering, self: TensorValue, approximate: str = "none") -> Any:
 
 
 def _by_onednn(x: TensorValue) -> bool:
-    """Whether eager asks oneDNN for ``gelu`` in place of its own kernel (ATen/native/cpu/Activation.cpp)."""
+    """Whether eager computes ``gelu`` by oneDNN instead of its own kernel (ATen/native/cpu/Activation.cpp)."""
     if is_size(x.numel, 1) or not torch.backends.mkldnn.enabled or not _onednn_takes(x.dtype):
         return False
     return x.stride is None or x.stride == ix.contiguous_strides(x.shape)
@@ -147,7 +148,7 @@ def _by_onednn(x: TensorValue) -> bool:
 
 @functools.cache
 def _onednn_takes(dtype: torch.dtype) -> bool:
-    """Whether oneDNN computes with a dtype on this processor, as eager asks it."""
+    """Whether oneDNN supports a dtype on this processor, by the same query that eager uses."""
     if not torch.backends.mkldnn.is_available():
         return False
     asked = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}
@@ -156,18 +157,19 @@ def _onednn_takes(dtype: torch.dtype) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Edges:
-    """What ``gelu`` gives where formulas that are equal otherwise differ."""
+    """Results of ``gelu`` at special inputs, at which mathematically equal formulas differ."""
 
-    infinity_is_nan: bool
-    most_is_infinite: bool  # the largest number is doubled before it is halved
-    zero_is_positive: bool  # of -0.0: a sum of two terms, of which one is positive
+    infinity_is_nan: bool  # gelu(inf) is NaN
+    most_is_infinite: bool  # the largest number gives infinity: it is doubled before it is halved
+    zero_is_positive: bool  # gelu(-0.0) is 0.0: the formula adds a positive term
 
 
 @functools.cache
 def _edges_of_onednn(dtype: torch.dtype) -> _Edges:
-    """oneDNN's code, and with it the formula, depends on the processor's instructions, so eager is asked."""
+    """The results of oneDNN's ``gelu`` at special inputs. oneDNN's code, and with it the formula, depends on the
+    processor's instruction set, so eager is called to find out."""
     def of(value: float) -> torch.Tensor:
-        return torch.nn.functional.gelu(torch.full((64,), value, dtype=dtype))  # as many as fill vectors
+        return torch.nn.functional.gelu(torch.full((64,), value, dtype=dtype))  # enough elements to fill vectors
 
     return _Edges(
         infinity_is_nan=bool(of(math.inf).isnan().any()),
@@ -225,7 +227,7 @@ def softshrink(g: GraphLowering, self: TensorValue, lambd: Number = 0.5) -> Any:
     tail = scalar_tail(g, self)
 
     def make(x: _Math) -> _Math:
-        within = x * 0  # NaN stays
+        within = x * 0  # keeps NaN
         positive = (within._do("ne", within, within)).select(within, 0)
         rest = _Math(g, either(g, tail, lambda: within.node, lambda: positive.node))
         return (x > lambd).select(x - lambd, (x < -lambd).select(x + lambd, rest))
@@ -237,7 +239,7 @@ def softshrink(g: GraphLowering, self: TensorValue, lambd: Number = 0.5) -> Any:
 @register_lowering(aten.sigmoid_backward.default)
 def sigmoid_backward(g: GraphLowering, grad_output: TensorValue, output: TensorValue) -> Any:
     if grad_output.dtype is torch.float16:
-        # Eager has no float32 path for this one: it rounds after every step.
+        # Eager's kernel does not compute float16 in float32 here: it rounds after every step.
         rest = formula(g, lambda y: 1 - y, output)
         return formula(g, lambda a, b: a * b, formula(g, lambda a, b: a * b, grad_output, rest), output)
     return formula(g, lambda d, y: d * (1 - y) * y, grad_output, output)
@@ -296,7 +298,7 @@ def hardtanh_backward(
     tail = scalar_tail(g, grad_output, self)
 
     def make(d: _Math, x: _Math) -> _Math:
-        # They differ at NaN.
+        # The two formulas differ at NaN.
         alone = ((x <= min_val) | (x >= max_val)).select(0, d)
         in_vector = (x > min_val)._do("and", x > min_val, x < max_val).select(d, 0)
         return _Math(g, either(g, tail, lambda: alone.node, lambda: in_vector.node))
@@ -328,7 +330,7 @@ def elu_backward(
         if is_result:
             return (x > 0).select(d * pos, d * input_scale * (x + neg))
         slope = d * input_scale * neg * (x * input_scale).f("exp")
-        # They differ at NaN.
+        # The two formulas differ at NaN.
         in_vector, alone = (x > 0).select(d * pos, slope), (x <= 0).select(slope, d * pos)
         return _Math(g, either(g, tail, lambda: alone.node, lambda: in_vector.node))
 

@@ -1,10 +1,10 @@
-"""Convolutions as sums of products that a template computes on eager's own layout, so that what follows (bias, batch
-norm, activation, residual) is computed on the tiles.
+"""Convolutions as sums of products that a template computes on eager's own layout, so that the epilogue (bias, batch
+norm, activation, residual) is computed on the tiles of the result.
 
-Nothing is packed ahead: weights are read where they are at every call, so no change of them can be missed. Float32, one
-or two spatial dims, channels and kernels of known sizes; the rest is the library's. A depthwise convolution is
-a few products an element, for which the template has loops of their own. Images whose channels lie innermost are
-computed in planes, in which a network's values then stay (``planes``).
+Weights are not packed ahead of time: every call reads them in place, so no change of them can be missed. The template
+takes float32, one or two spatial dimensions, and known numbers of channels and kernel sizes; the library computes the
+rest. A depthwise convolution has only a few products for each element, for which the template has separate loops.
+Channels-last images are computed in planes (channels first), and a network's values then stay in planes (``planes``).
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 
-# With fewer output channels in a group the tiles' rows are mostly idle, and packing is most of the work.
+# Least number of output channels in a group: with fewer, the rows of a tile are mostly idle, and packing is most of the
+# work.
 MIN_CHANNELS = 4
-# Fewer results in a row than this leave most of a vector idle.
+# Least number of results in a row: fewer leave most of a vector idle.
 MIN_COLUMNS = 8
-# Where a tap is in a strip of an image is a number of 32 bits.
+# Limit of a tap's offset within a strip of an image, which the template keeps in 32 bits.
 MAX_REACH = 1 << 31
-# The products of a depthwise convolution are added up one after the other: longer sums would be less exact than
-# eager's.
+# Largest kernel of a depthwise convolution: its products are added up sequentially, and longer sums would be less exact
+# than eager's.
 MAX_TAPS = MAX_KERNEL_WIDTH
 
 
@@ -68,7 +69,7 @@ def convolution(
         return NotImplemented
     out: TensorValue | None
     if is_size(window.columns, 1) and window.plain and groups == 1:
-        # One pixel: a linear layer.
+        # A single output pixel of a 1 x 1 kernel: the convolution is a linear layer.
         flat, factors = (reshaped(g, t, t.shape[:2]) for t in (input, weight))
         out = product(g, flat, turned(g, factors), 0, library=False)
         if out is None:
@@ -93,7 +94,7 @@ def convolution(
 
 
 class _Window:
-    """The sizes of a convolution, in two spatial dims."""
+    """The sizes of a convolution, extended to two spatial dimensions."""
 
     def __init__(
         self,
@@ -129,30 +130,34 @@ class _Window:
 
     @property
     def columns(self) -> ix.Index:
+        """Number of output pixels of one image."""
         return ix.mul(self.out_height, self.out_width)
 
     @property
     def is_wide(self) -> bool:
-        """Whether lines of results fill vectors; of symbols that is taken for granted, as it decides about speed."""
+        """Whether there are enough output pixels to fill vectors. Symbolic sizes are assumed to, since the answer
+        affects speed only."""
         columns = self.columns
         return not isinstance(columns, int) or columns >= MIN_COLUMNS
 
     @property
     def depth(self) -> int:
+        """Number of products summed for each result."""
         return self.group_in * math.prod(self.kernel)
 
     @property
     def depthwise(self) -> bool:
+        """Whether every group has a single input channel, and the depthwise loops can compute the kernel."""
         if is_size(self.columns, 1) and any(
             pad >= number(size) + d for pad, d, size in zip(self.padding, self.dilation, (self.height, self.width))
         ):
-            return False  # it may see nothing but padding
+            return False  # the kernel may see nothing but padding
         return self.group_in == 1 and self.groups > 1 and math.prod(self.kernel) <= MAX_TAPS
 
     @property
     def reach(self) -> ix.Index:
-        """About how far apart, in elements, the taps of one window are in planes of the fewest lines
-        (``scheduler/threads.py``); more of them never take more than a core's own cache."""
+        """Approximate distance, in elements, between the first and the last tap of one window within a strip of the
+        fewest lines (``scheduler/threads.py``). Strips of more lines are limited to a core's private cache anyway."""
         (kh, kw), (sh, _), (dh, dw) = self.kernel, self.stride, self.dilation
         beyond = (kh - 1) * dh // sh
         lines = max(2 * beyond, 3)
@@ -163,26 +168,27 @@ class _Window:
 
     @property
     def overlaps(self) -> bool:
-        """Whether neighbouring windows see the same pixels, or windows are pixels."""
+        """Whether neighboring windows share pixels, or each window is a single pixel."""
         return self.kernel == (1, 1) or any(s < k for s, k in zip(self.stride, self.kernel))
 
     @property
     def plain(self) -> bool:
-        """Whether every pixel is a column as it stands."""
+        """Whether the image is the right operand of the product as it is: one column for each pixel."""
         return self.kernel == (1, 1) and self.stride == (1, 1) and self.padding == (0, 0)
 
     def patches(self, image: Operand, batch: tuple[ix.Index, ...], channels: int, each: int = 0) -> Patches:
-        """What the kernel sees of an input in memory."""
+        """The right operand of the product: the windows of an input in memory."""
         return Patches(
             image.buffer, image.offset, batch, channels, self.height, self.width, self.out_height, self.out_width,
             self.kernel, self.stride, self.padding, self.dilation, each)
 
     def result(self, spatial: int) -> Shape:
+        """The shape of the result, which has ``spatial`` spatial dimensions."""
         return (self.batch, self.groups * self.group_out, *(self.out_height, self.out_width)[-spatial:])
 
 
 def _contiguous(g: GraphLowering, x: TensorValue, dims: int) -> Operand:
-    """``x`` in memory, its last ``dims`` dims contiguous."""
+    """``x`` in memory, with its last ``dims`` dimensions contiguous; a copy if need be."""
     if x.node.op != "load" and x.stride is not None:
         to_planes(g, x)
     operand = Operand(g, x)
@@ -195,13 +201,14 @@ def _contiguous(g: GraphLowering, x: TensorValue, dims: int) -> Operand:
 
 
 def _filters(g: GraphLowering, weight: TensorValue, w: _Window) -> tuple[Operand, tuple[int, int, int]]:
-    """Filters in memory, and their strides along channels and taps: as they are if a filter's taps lie side by side, or
-    a tap's channels; but not of windows that see no pixel twice, which are packed in the other order."""
+    """Filters in memory, and their strides along channels, kernel rows and kernel columns. They are used in place if
+    the taps of a filter, or the channels of a tap, are contiguous. The latter (channels-last filters) holds only for
+    windows that share pixels: windows that do not are packed in the other order."""
     across, in_memory = w.kernel[1], weight.node.op == "load"
     last = (w.depth, 1, *(w.group_in * step for step in (across, 1)[4 - weight.ndim:]))
     if w.overlaps and w.kernel != (1, 1) and w.group_in > 1 and (
             in_memory or same_strides(weight.shape, last, weight.stride)):
-        operand = Operand(g, weight)  # where they are, of a copy that nobody has made yet what it would copy
+        operand = Operand(g, weight)  # filters in place; for a copy that is not made yet, the original that it copies
         if same_strides(weight.shape, operand.stride, last):
             return operand, (1, w.group_in * across, w.group_in)
     return _contiguous(g, weight, weight.ndim), (math.prod(w.kernel), across, 1)
@@ -271,7 +278,14 @@ def _pixel(
     tap: tuple[ix.Index, ix.Index],
     border: bool = True,
 ) -> Node:
-    """What the kernel's tap sees: an element of the input, or 0 in the padding."""
+    """The input element that a tap of the kernel reads, or 0 in the padding.
+
+    Args:
+        batch, channel: the image and the input channel.
+        place: row and column of the output pixel.
+        tap: row and column within the kernel.
+        border: whether taps may lie in the padding; if not, no guards are made.
+    """
     at = []
     for p, t, s, pad, d in zip(place, tap, w.stride, w.padding, w.dilation):
         at.append(ix.add(ix.add(ix.mul(p, s), ix.mul(t, d)), -pad))
@@ -297,7 +311,7 @@ def _depthwise(
     first: tuple[int, ...] = (0, 0)
     last: tuple[int, ...] = w.kernel
     if is_size(w.columns, 1):
-        # Of one pixel only the taps inside the image count: an ordinary sum, without a border.
+        # For a single output pixel, only the taps inside the image are summed: an ordinary sum without guards.
         sides = list(zip(w.kernel, w.dilation, w.padding, map(number, (w.height, w.width))))
         first = tuple(-(-pad // d) for _, d, pad, _ in sides)
         last = tuple(min(k, (size - 1 + pad) // d + 1) for k, d, pad, size in sides)

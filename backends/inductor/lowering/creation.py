@@ -1,4 +1,4 @@
-"""Factories and copies: full, arange, clone, casts."""
+"""Lowerings of tensor factories and copies: full, arange, eye, tril, clone, casts."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ aten = torch.ops.aten
 
 
 def filled(g: GraphLowering, size: Sequence[ix.Index], value: Number, dtype: torch.dtype) -> TensorValue:
+    """A tensor of one constant value throughout."""
     return TensorValue(tuple(size), dtype, g.ops.const(value, dtype))
 
 
@@ -28,8 +29,8 @@ def _plain(layout: Any) -> bool:
 
 
 # ---------------------------------------------------------------- one value throughout
-_FILL_VALUE = object()  # the operator's own argument of that name
-_NOTHING = object()  # what memory holds that nobody has written
+_FILL_VALUE = object()  # stands for the operator's argument of that name
+_NOTHING = object()  # stands for the content of uninitialized memory
 _ONE_VALUE: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (_FILL_VALUE, (aten.full.default, aten.full_like.default, aten.new_full.default)),
     (0, (aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)),
@@ -39,8 +40,8 @@ _ONE_VALUE: tuple[tuple[Any, tuple[Any, ...]], ...] = (
 
 
 def _register_one_value(target: Any, value: Any) -> None:
-    """Registers the lowering of an operator whose result is one value throughout. Its arguments are known by their
-    names in the schema; what it does not say of the result, `self` does."""
+    """Registers the lowering of an operator whose result is one value throughout. Arguments are identified by their
+    names in the schema; size and dtype, if not given, are those of `self`."""
     names = [a.name for a in target._schema.arguments]
 
     @register_lowering(target)
@@ -58,9 +59,9 @@ def _register_one_value(target: Any, value: Any) -> None:
 
 
 def _unwritten(dtype: torch.dtype) -> Number:
-    """What stands for the content of new memory, on which nobody may rely: zeros, as writes into its parts usually
-    replace them before they are stored; with deterministic algorithms what eager fills in
-    (``torch.utils.deterministic.fill_uninitialized_memory``)."""
+    """The value used for the content of uninitialized memory, on which nobody may rely. It is zero, since writes into
+    parts of the tensor usually replace it before it is stored. With deterministic algorithms it is the value that eager
+    fills in (``torch.utils.deterministic.fill_uninitialized_memory``)."""
     fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     if not (torch.are_deterministic_algorithms_enabled() and fills):
         return 0
@@ -136,7 +137,7 @@ def _symbolic_range(g: GraphLowering, start: Any, step: Any, length: ix.Index, d
     if not all(isinstance(x, (int, ix.Expr)) and not isinstance(x, bool) for x in (start, step)):
         return NotImplemented
     if dtype.is_floating_point:
-        # Up to here every whole number is one of the dtype, see ``_is_exact``.
+        # Up to this limit the dtype holds every whole number, see ``_is_exact``.
         most, why = int(2 / torch.finfo(dtype).eps), "a range of floats whose numbers are exact"
         last = ix.add(start, ix.mul(step, length))
         if not all(g.sizes.at_most(-most, x, why) and g.sizes.at_most(x, most, why) for x in (start, last)):
@@ -151,12 +152,18 @@ def _symbolic_range(g: GraphLowering, start: Any, step: Any, length: ix.Index, d
 def _is_exact(
     first: fractions.Fraction, by: fractions.Fraction, length: int, parts: int, dtype: torch.dtype
 ) -> bool:
-    """Whether every number of a range, ``parts`` times as large here, is one of the dtype: then it does not matter in
-    which order eager adds, multiplies and rounds."""
+    """Whether the dtype holds every number of a range exactly. It then does not matter in which order eager adds,
+    multiplies and rounds.
+
+    Args:
+        first, by: first number and step, multiplied by ``parts`` so that they are whole numbers.
+        length: number of elements.
+        parts: the common denominator of the original first number and step.
+    """
     largest = max(abs(first), abs(first + by * max(length - 1, 0)))
     if not dtype.is_floating_point:
         return parts == 1 and dtype in (torch.int64, torch.int32)
-    # Also what is `by` times a place, and a place itself.
+    # The intermediate results, `by` times a position and the position itself, have to be exact as well.
     most = int(max(largest, abs(by) * length, fractions.Fraction(length)))
     return most * torch.finfo(dtype).eps <= 2 and parts <= 1024
 
@@ -256,7 +263,7 @@ def to_copy(
 ) -> Any:
     if not _plain(layout):
         return NotImplemented
-    if not isinstance(self, TensorValue):  # a number in place of a tensor, as transforms of torch.func leave it
+    if not isinstance(self, TensorValue):  # a number instead of a tensor: transforms of torch.func leave such calls
         return _full(g, (), self, dtype or _dtype_of(self), layout, device)
     dtype = dtype or self.dtype
     return TensorValue(self.shape, dtype, g.ops.cast(self.node, dtype))

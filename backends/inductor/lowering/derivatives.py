@@ -1,4 +1,4 @@
-"""Gradients of losses, of rarer activations, and of views: what backward graphs consist of.
+"""Lowerings of operators of backward graphs: gradients of losses, of less common activations, and of views.
 
 The formulas are those of eager's kernels. Losses of 16-bit floats are left to the library, which rounds between steps.
 """
@@ -33,7 +33,7 @@ def log_sigmoid_backward(g: GraphLowering, grad_output: TensorValue, self: Tenso
     def make(d: _Math, x: _Math, z: _Math) -> _Math:
         negative = x < 0
         share = z / (z + 1)
-        return negative.select(1 - share, share + 0) * d  # no -0.0
+        return negative.select(1 - share, share + 0) * d  # adding 0 turns -0.0 into 0.0
 
     return formula(g, make, grad_output, self, buffer)
 
@@ -58,7 +58,7 @@ def _shrink_backward(g: GraphLowering, d: TensorValue, x: TensorValue, lambd: Nu
     tail = scalar_tail(g, d, x)
 
     def make(d: _Math, x: _Math) -> _Math:
-        # They differ at NaN.
+        # The two formulas differ at NaN.
         in_vector = ((x < -lambd) | (x > lambd)).select(d, 0)
         alone = (x >= -lambd)._do("and", x >= -lambd, x <= lambd).select(0, d)
         return _Math(g, either(g, tail, lambda: alone.node, lambda: in_vector.node))
@@ -90,7 +90,7 @@ def logit_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue
     tail = scalar_tail(g, grad_output, self, wide=True)
 
     def make(d: _Math, x: _Math) -> _Math:
-        # They differ at NaN and at -0.0.
+        # The two formulas differ at NaN and at -0.0.
         slope = d / (x * (1 - x))
         in_vector = (x >= low)._do("and", x >= low, x <= high).select(slope, outside)
         at_end = x._do("or", x._do("eq", x, 0), x._do("eq", x, 1))
@@ -105,7 +105,8 @@ def _loss_gradient(
     g: GraphLowering, make: Callable[[_Math, _Math, float], _Math], d: TensorValue, x: TensorValue, y: TensorValue,
     reduction: int,
 ) -> Any:
-    """``make(d, x - y, factor)`` for each element; the factor is one over their number for a mean."""
+    """Lowers a loss's gradient as ``make(d, x - y, factor)`` for each element; for a mean, ``factor`` is the reciprocal
+    of the number of elements, otherwise 1."""
     count = x.numel
     if len({t.dtype for t in (d, x, y)}) != 1 or x.dtype in HALF or not isinstance(count, int) or not count:
         return NotImplemented

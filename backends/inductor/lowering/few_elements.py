@@ -1,10 +1,10 @@
-"""Reductions of a few elements: over coordinates, colors, the ends of a box.
+"""Reductions over a few elements, as chains of operations: over coordinates, colors, the ends of a box.
 
-A loop of two or three iterations is no vector loop, and its kernel is one that reduces, whose loops are not free to be
-put in another order. As a chain of operations such a reduction is pointwise: it joins what surrounds it.
+A loop of two or three iterations cannot be vectorized, and a reduction kernel's loops cannot be reordered freely.
+Written as a chain of operations, such a reduction is pointwise and fuses with the operations around it.
 
-Invariant: the chain starts as the reduction does, from its neutral element where that shows (a sum of negative zeros is
-positive), and takes the elements in the order of their places.
+Invariant: the chain starts from the neutral element where that affects the result, as the reduction does (a sum of
+negative zeros is positive), and takes the elements in the order of their positions.
 """
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.ir.ops import JOINS
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, dim_var, reindexed
 
-# Nodes that the chain may have: a long expression is not written out several times.
+# Largest number of nodes of a chain: a long expression is not repeated for each element.
 MAX_NODES = 256
 
 
 def are_few(g: Any, x: TensorValue, dims: Sequence[int]) -> bool:
-    """Whether reductions over these dims are chains. What they read is then better left out of memory: a kernel that
-    writes it could not go on, as an iteration reads what others have written. ``g`` is the ``GraphLowering``."""
+    """Whether reductions over these dimensions become chains. Their operands are then better not stored in memory:
+    a kernel that stores them could not contain the chain, because an iteration would read elements that other
+    iterations have written. ``g`` is the ``GraphLowering``."""
     count = ix.product(x.shape[d] for d in dims)
     return isinstance(count, int) and 2 <= count <= g.abilities.few
 
 
 def chained(g: Any, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue | None:
-    """``g.reduce`` as a chain of operations; None where its elements are too many for the target, or the kind has no
-    such form."""
+    """``g.reduce`` as a chain of operations; None if there are too many elements for the target or too many nodes, or
+    if the kind of reduction has no such form."""
     if kind not in JOINS or not are_few(g, x, dims) or len(walk((x.node,))) * g.abilities.few > MAX_NODES:
         return None
     indices: list[ix.Index] = []

@@ -1,6 +1,6 @@
-"""Formulas on IR nodes that lowerings of several families are made of, with eager's own order of operations.
+"""Formulas on IR nodes that lowerings of several families share, with eager's own order of operations.
 
-Each takes the builder and nodes of one dtype, and gives a node of that dtype (``is_nan`` a truth).
+Each function takes the builder and nodes of one dtype, and returns a node of that dtype (``is_nan`` returns a boolean).
 
 Invariant: a formula adds no rounding that eager does not have.
 """
@@ -15,7 +15,7 @@ from dynamo_lite.backends.inductor.lowering.values import Number
 
 
 def like(ops: Builder, x: Node, value: Number) -> Node:
-    """A constant of a node's dtype."""
+    """A constant of the same dtype as ``x``."""
     return ops.const(value, x.dtype)
 
 
@@ -36,12 +36,12 @@ def sigmoid(ops: Builder, x: Node) -> Node:
 
 
 def clamp_min(ops: Builder, x: Node, low: Node) -> Node:
-    """``max`` that keeps x's NaN, and x itself (its -0.0) when equal."""
+    """``max(x, low)`` that keeps a NaN of x, and keeps x itself (and so its -0.0) where the two are equal."""
     return ops.op("where", ops.op("gt", low, x), low, x)
 
 
 def clamp_max(ops: Builder, x: Node, high: Node) -> Node:
-    """``min`` that keeps x's NaN, and x itself when equal."""
+    """``min(x, high)`` that keeps a NaN of x, and keeps x itself where the two are equal."""
     return ops.op("where", ops.op("lt", high, x), high, x)
 
 
@@ -51,14 +51,14 @@ def is_nan(ops: Builder, x: Node) -> Node:
 
 
 def sign(ops: Builder, x: Node) -> Node:
-    """-1, 0 or 1; 0 of NaN."""
+    """The sign of x as -1, 0 or 1; 0 for NaN."""
     zero, one = like(ops, x, 0), like(ops, x, 1)
     up = ops.op("where", ops.op("lt", zero, x), one, zero)
     return ops.op("sub", up, ops.op("where", ops.op("lt", x, zero), one, zero))
 
 
 def remainder(ops: Builder, a: Node, b: Node) -> Node:
-    """Python's ``%``: the sign of the divisor."""
+    """Python's ``%``, whose result has the sign of the divisor."""
     zero = like(ops, a, 0)
     m = ops.op("fmod" if a.dtype.is_floating_point else "tmod", a, b)
     wrong = ops.op("and", ops.op("ne", m, zero), ops.op("xor", ops.op("lt", b, zero), ops.op("lt", m, zero)))
@@ -66,7 +66,8 @@ def remainder(ops: Builder, a: Node, b: Node) -> Node:
 
 
 def floor_divide(ops: Builder, a: Node, b: Node, rounded: Callable[[Node], Node] = lambda x: x) -> Node:
-    """Python's ``//``. ``rounded`` is applied to each intermediate result: eager has 16-bit ones of 16-bit operands."""
+    """Python's ``//``. ``rounded`` is applied to each intermediate result: for 16-bit operands eager rounds them to 16
+    bits."""
     zero = like(ops, a, 0)
     if not a.dtype.is_floating_point:
         q = ops.op("tdiv", a, b)
@@ -77,7 +78,7 @@ def floor_divide(ops: Builder, a: Node, b: Node, rounded: Callable[[Node], Node]
         return ops.op("where", down, ops.op("sub", q, like(ops, q, 1)), q)
     quotient = rounded(ops.op("div", a, b))
     m = rounded(ops.op("fmod", a, b))
-    # Of a quotient beyond all numbers eager's fmod is NaN.
+    # Where the quotient overflows, eager's fmod is NaN.
     infinite = like(ops, a, math.inf)
     beyond = ops.op("and", ops.op("eq", ops.op("abs", quotient), infinite), ops.op("ne", ops.op("abs", a), infinite))
     div = rounded(ops.op("div", ops.op("where", beyond, a, rounded(ops.op("sub", a, m))), b))
@@ -91,7 +92,7 @@ def floor_divide(ops: Builder, a: Node, b: Node, rounded: Callable[[Node], Node]
 
 
 def power(ops: Builder, x: Node, exponent: Number) -> Node:
-    """``pow(x, number)``; small exponents as eager special-cases them."""
+    """``pow(x, exponent)``, with the special cases that eager has for small exponents."""
     if not x.dtype.is_floating_point:
         result = like(ops, x, 1)
         base, n = x, int(exponent)
