@@ -1,11 +1,11 @@
-"""From an aten graph to operations: loop nests, library calls and views over named buffers.
+"""Lowering of a whole aten graph to operations: loop nests, library calls and views over named buffers.
 
-``GraphLowering`` walks the nodes in order. An operator with a lowering becomes an expression (``values.TensorValue``);
-when its value is needed in memory, or would be computed too often otherwise, it is *realized*: a loop nest stores it in
-a buffer. The rest becomes library calls on realized arguments. What comes out is in the order of the graph;
-``scheduler`` fuses it.
+``GraphLowering`` walks the nodes in order. An operator with a lowering becomes an expression (``values.TensorValue``).
+When its value is needed in memory, or would otherwise be computed too often, it is *realized*: a loop nest stores it in
+a buffer. All other operators become library calls on realized arguments. The operations are in the order of the graph;
+``scheduler`` fuses them.
 
-Invariant: a buffer of a node of the graph has exactly the strides of the node's fake tensor.
+Invariant: a buffer that holds a node's value has exactly the strides of the node's fake tensor.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from dynamo_lite.backends.inductor.lowering.values import (
 )
 from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
 
-# An expression of more nodes than this is put in a buffer: fusion usually takes the buffer out again, and no expression
-# grows without bound.
+# An expression of more nodes than this is stored in a buffer, so that no expression grows without bound. Fusion usually
+# eliminates the buffer again.
 MAX_NODES = 300
-# A value that several operations read is computed again in each if it costs at most this many additions.
+# A value that several operations read is computed again in each if it costs at most as much as this many additions.
 CHEAP_TO_REPEAT = 2
 
 
 class GraphLowering:
-    """See the module's docstring. Lowerings get it as ``g`` and use ``ops``, ``realize``, ``memory_of`` and
-    ``origin``."""
+    """The state of one graph's lowering; see the module's docstring. Lowerings get it as ``g`` and use ``ops``,
+    ``realize``, ``memory_of`` and ``origin``."""
 
     def __init__(self, graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor], abilities: Abilities = ALL):
         self.graph = graph
@@ -78,13 +78,13 @@ class GraphLowering:
         self._origins: dict[int, tuple[str, ...]] = {}
         self._inputs: list[str] = []
         self._mutations: list[tuple[str, TensorValue]] = []
-        self._settled: set[str] = set()  # buffers whose strides a library call or a result has been promised
+        self._settled: set[str] = set()  # buffers whose strides a library call or an output relies on
         self._view_names: dict[tuple[Any, ...], str] = {}
         self._uses: dict[torch.fx.Node, Uses] = {}
         self._faults: list[tuple[type[Exception], str]] = []
-        self.products: set[str] = set()  # buffers that hold results of templates of products
-        self.in_planes: set[str] = set()  # see ``planes``
-        self.checked: list[Node] = []  # "bounded" nodes, each to be computed for all its places
+        self.products: set[str] = set()  # buffers that product templates write
+        self.in_planes: set[str] = set()  # buffers laid out in planes, unlike eager's tensors: see ``planes``
+        self.checked: list[Node] = []  # "bounded" nodes, each of which has to be computed in all its iterations
 
     # ------------------------------------------------------------ the walk
     def run(self) -> LoweredGraph:
@@ -116,8 +116,8 @@ class GraphLowering:
         )
 
     def has_lowering(self, node: torch.fx.Node) -> bool:
-        """Whether generated code can compute the node: it has a lowering, eager would compute it, and all tensors are
-        of a kind that loops handle."""
+        """Whether generated code can compute the node: it has a lowering, eager would not raise, and loops can handle
+        all its tensors."""
         if node.target not in LOWERINGS or node.target in self.abilities.library:
             return False
         if LOWERINGS[node.target].random and not self.abilities.random:
@@ -154,7 +154,7 @@ class GraphLowering:
         return self._memory(node.target, node.meta["val"])
 
     def _memory(self, name: str, fake: torch.Tensor) -> TensorValue:
-        """A buffer with the layout of a fake tensor, and the tensor that reads it."""
+        """Makes a buffer with the layout of a fake tensor; returns the tensor that reads it."""
         size = tuple(map(index_of, fake.shape))
         stride = strides_of(fake)
         buffer = self.buffers[name] = Buffer(name, size, stride, fake.dtype, fake.device)
@@ -170,7 +170,7 @@ class GraphLowering:
             self._mutations.append((destination.node.attr[0], source))
             return None
         if not node.users and passes.may_raise(node):
-            return self._library(node)  # for what it raises
+            return self._library(node)  # nobody uses the result, but the call may raise
         if self.has_lowering(node):
             args, kwargs = self._values((node.args, node.kwargs))
             lowering = LOWERINGS[node.target]
@@ -183,7 +183,7 @@ class GraphLowering:
         return self._library(node)
 
     def _is_computed(self, result: Any) -> bool:
-        """Whether the target's kernels can compute what a lowering gives."""
+        """Whether the target's kernels can compute the expressions that a lowering has returned."""
         computes = self.abilities.computes
         if computes is None:
             return True
@@ -191,7 +191,7 @@ class GraphLowering:
         return all(map(computes, walk(v.node for v in values if isinstance(v, TensorValue))))
 
     def _values(self, tree: Any) -> Any:
-        """Arguments with nodes replaced by their values, symbolic integers by indices."""
+        """Arguments with nodes replaced by their values, and symbolic integers by indices."""
 
         def value(leaf: Any) -> Any:
             if isinstance(leaf, torch.fx.Node):
@@ -203,7 +203,7 @@ class GraphLowering:
         return torch.fx.node.map_aggregate(tree, value)
 
     def _adopt(self, node: torch.fx.Node, result: Any) -> Any:
-        """Checks a lowering's result against what eager would give, and realizes it if that is wise."""
+        """Checks a lowering's result against the dtypes and shapes of eager's, and realizes it where that pays."""
         if not isinstance(result, TensorValue):
             for part, fake in zip(result, node.meta["val"]):
                 if isinstance(part, TensorValue):
@@ -241,7 +241,7 @@ class GraphLowering:
 
     @staticmethod
     def _cost(x: TensorValue) -> int:
-        """What one element costs, in additions."""
+        """The cost of computing one element, in additions."""
         return sum(OPS[n.op].cost for n in walk((x.node,)) if n.op in OPS)
 
     # ------------------------------------------------------------ memory
@@ -249,12 +249,12 @@ class GraphLowering:
         name = f"buf{len(self.buffers)}"
         while name in self.buffers:
             name += "_"
-        # Where an operator is lowered, all is on one device.
+        # While an operator is lowered, all tensors are on one device.
         buffer = self.buffers[name] = Buffer(name, size, stride, dtype, self._place or device)
         return buffer
 
     def writes_input(self, x: TensorValue) -> bool:
-        """Whether ``x`` is an input as it came, into which the result of the operator being lowered is written."""
+        """Whether ``x`` is an unmodified input, into which the result of the operator being lowered is written."""
         if x.node.op != "load" or x.node.attr[0] not in self._inputs or self._node is None:
             return False
         given = self._node.args[0]
@@ -265,8 +265,8 @@ class GraphLowering:
         return name in self._inputs or name in self.constants
 
     def realize(self, x: TensorValue, fresh: bool = False, gaps: bool = False) -> str:
-        """Puts ``x`` in memory of its own layout and makes it a load from there. Does nothing if it is a load already,
-        unless ``fresh``. A layout with gaps becomes a contiguous one, unless ``gaps``. Returns the buffer's name."""
+        """Stores ``x`` in a buffer of its own layout and turns it into a load from there. Does nothing if it is a load
+        already, unless ``fresh``. A layout with gaps becomes contiguous, unless ``gaps``. Returns the buffer's name."""
         if x.node.op == "load" and not fresh:
             return x.node.attr[0]
         fits = x.stride is not None and (is_separate if gaps else is_dense)(x.shape, x.stride)
@@ -285,18 +285,18 @@ class GraphLowering:
         self.realize(x)
 
     def realize_if_dear(self, x: TensorValue) -> None:
-        """Realizes a value that several loops of a lowering read, unless computing it again costs next to nothing."""
+        """Realizes a value that several loops of a lowering read, unless recomputing it costs next to nothing."""
         if self._cost(x) > CHEAP_TO_REPEAT:
             realize_where_read(self, x)
 
     def reduce(self, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue:
-        """The reduction of ``x`` over ``dims``, in memory but for a few elements. ``kind`` is a key of
-        ``ir.ops.REDUCTIONS``."""
+        """The reduction of ``x`` over ``dims``: in memory, or an expression if it has few elements. ``kind`` is a key
+        of ``ir.ops.REDUCTIONS``."""
         result = chained(self, x, kind, dims, keepdim) or reduced_in_steps(self, x, kind, dims, keepdim)
         return self.reduce_at_once(x, kind, dims, keepdim) if result is None else result
 
     def reduce_at_once(self, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue:
-        """The same in one nest."""
+        """The reduction of ``x`` over ``dims`` in a single loop nest, with the arguments of ``reduce``."""
         shape = tuple(1 if d in dims else n for d, n in enumerate(x.shape) if keepdim or d not in dims)
         dtype = torch.int64 if kind.startswith("arg") else x.dtype
         variables = shape_vars(x.shape)
@@ -325,7 +325,7 @@ class GraphLowering:
         )
 
     def without_ones(self, x: TensorValue, dims: Sequence[int]) -> Node:
-        """``x``'s element as of a tensor that lacks ``dims``, which are of size 1."""
+        """The element of ``x``, in terms of the variables of a tensor without ``dims``, which are of size 1."""
         indices: list[ix.Index] = []
         at = 0
         for d, n in enumerate(x.shape):
@@ -334,7 +334,7 @@ class GraphLowering:
         return reindexed(self.ops, x, indices)
 
     def result_dtypes(self) -> list[torch.dtype]:
-        """The dtypes of the results that the operator being lowered has in eager."""
+        """Dtypes of the results that the operator being lowered has in eager."""
         return [v.dtype for v in self.results()]
 
     def results(self) -> list[torch.Tensor]:
@@ -343,19 +343,19 @@ class GraphLowering:
         return [v for v in pytree.tree_leaves(self._node.meta["val"]) if isinstance(v, torch.Tensor)]
 
     def fault(self, error: type[Exception], message: str) -> int:
-        """The number of what a kernel may report; ``{}`` in the message is the index that is out of bounds."""
+        """The number by which a kernel reports this error; ``{}`` in the message stands for the invalid index."""
         found = (error, message)
         if found not in self._faults:
             self._faults.append(found)
         return 1 + self._faults.index(found)
 
     def is_read(self, position: int) -> bool:
-        """Whether anybody reads one of the results of the operator being lowered."""
+        """Whether any node reads the result at this position of the operator being lowered."""
         assert self._node is not None
         return any(user.args[1] == position for user in self._node.users if user.target is operator.getitem)
 
     def operand(self, at: int) -> Any:
-        """An argument of the operator being lowered, as the graph has it."""
+        """An argument of the operator being lowered, as it is in the graph (a node or a constant)."""
         assert self._node is not None
         return self._node.args[at]
 
@@ -367,7 +367,8 @@ class GraphLowering:
         return None
 
     def dense_stride(self, shape: Shape) -> Shape:
-        """The same where it hits every element of its memory once; otherwise a contiguous layout's."""
+        """Eager's strides of the operator being lowered, if they are known and leave no gaps; otherwise contiguous
+        strides."""
         stride = self.wanted_stride(shape)
         return stride if stride is not None and is_dense(shape, stride) else ix.contiguous_strides(shape)
 
@@ -399,15 +400,15 @@ class GraphLowering:
         return name, tuple(stride), offset
 
     def memory_of(self, x: TensorValue) -> tuple[str, ix.Index]:
-        """The buffer that holds ``x`` in eager's layout, and where in it the first element is; realizes ``x`` if need
-        be."""
+        """The buffer that holds ``x`` in eager's layout, and the offset of the first element in it; realizes ``x`` if
+        need be."""
         layout = self.layout_of(x)
         if layout is None or not same_strides(x.shape, layout[1], x.stride):
             return self.realize(x, fresh=True), 0
         return layout[0], layout[2]
 
     def tensor_ref(self, x: TensorValue) -> str:
-        """A name under which a library call gets ``x``: a buffer, or a view of one."""
+        """The name of the buffer, or view of one, that is passed to a library call as ``x``."""
         layout = self.layout_of(x)
         if layout is None or (
             x.stride is not None and not same_strides(x.shape, layout[1], x.stride) and is_dense(x.shape, x.stride)
@@ -425,10 +426,10 @@ class GraphLowering:
         return name
 
     def size_expr(self, x: ix.Index) -> Any:
-        """An integer of the program."""
+        """An index as an integer of the program."""
         return x
 
-    # ------------------------------------------------------------ what isn't lowered
+    # ------------------------------------------------------------ library calls, writes to inputs, outputs
     def _library(self, node: torch.fx.Node) -> Any:
         self.metrics["library"] += 1
         if log.enabled("fallbacks"):
@@ -478,12 +479,12 @@ class GraphLowering:
         return pytree.tree_unflatten(values, spec)
 
     def _mutate_inputs(self) -> None:
-        """The graph's last word on its inputs, after everything that reads what they held."""
+        """Copies new values into mutated inputs at the end of the graph, after all reads of their old values."""
         overwritten = {destination for destination, _ in self._mutations}
         for _, source in self._mutations:
             layout = self.layout_of(source)
             if layout is not None and layout[0] in overwritten:
-                # Another copy may come first.
+                # Another copy might overwrite the source before it is read.
                 self.realize(source, fresh=True)
         sources = [self.tensor_ref(source) for _, source in self._mutations]
         self._check_rest()
@@ -491,8 +492,8 @@ class GraphLowering:
             self.emit(prog.CopyInto(destination, name))
 
     def _check_rest(self) -> None:
-        """Loops over indices from memory that no other loop looks at, or not at all of: what needs the elements that
-        they choose may have been left out, or need some of them only."""
+        """Emits loops that check indices from memory of which no other loop checks every one, because the elements that
+        they select are not needed, or only in part."""
         if not self.checked:
             return
         nests = [operation for operation in self.operations if isinstance(operation, LoopNest)]
@@ -520,7 +521,7 @@ class GraphLowering:
                 continue
             value = TensorValue(value.shape, value.dtype, value.node, strides_of(arg.meta["val"]), value.device)
             layout = self.layout_of(value)
-            # A buffer of somebody else's (an input, another output) can't be handed out, nor a view of one.
+            # A buffer that is an input or another output can't be returned as this output, nor can a view of one.
             own = (
                 layout is not None
                 and layout[0] not in taken
@@ -539,8 +540,8 @@ class GraphLowering:
         return tuple(out)
 
     def _reshaped(self, value: TensorValue, taken: set[str]) -> str | None:
-        """The whole result of a library call, or of a product, under another shape, as a tensor that is no view:
-        ``x @ w`` of three dimensions is computed with two. None if it is anything else."""
+        """The name of ``value`` if it is the whole result of a library call or a product in another shape: a tensor of
+        that shape which is no view (``x @ w`` of three dimensions is computed with two). None for any other value."""
         layout = self.layout_of(value)
         if layout is None or layout[0] in taken or not is_size(layout[2], 0):
             return None
@@ -562,14 +563,14 @@ class GraphLowering:
         return result.name
 
     def _exactly_laid_out(self, name: str, value: TensorValue) -> str:
-        """A name of the buffer under which dimensions that have no second element have eager's strides, too: what the
-        library computes may be laid out by them."""
+        """A name of the buffer with eager's strides in dimensions of size 1, too: the layout of a library call's result
+        may depend on them."""
         buffer = self.buffers[name]
         settled = name in self._settled
         self._settled.add(name)
         if value.stride is None:
             return name
-        # Of other dimensions eager's may leave gaps, which this memory does not have.
+        # In other dimensions eager's strides may leave gaps, which this memory does not have.
         exact = tuple(eager if is_size(n, 1) else own
                       for n, own, eager in zip(buffer.size, buffer.stride, value.stride, strict=True))
         if buffer.stride == exact:
@@ -591,4 +592,5 @@ def _buffers_read(node: Node) -> frozenset[str]:
 
 
 def _places(node: Node) -> ix.Index:
+    """Number of iterations of the loops that the node depends on."""
     return ix.product(tuple(v.size for v in node.vars))

@@ -1,7 +1,8 @@
-"""Group norm and its gradient: rows where channels are planes, columns where channels lie innermost in memory.
+"""Lowerings of group norm and its gradient: reductions along rows if channels are planes, or down columns if channels
+lie innermost in memory.
 
-There neighbours in memory belong to several groups. What a group's statistics say is then put in memory for each of
-its channels, so that loops run over all channels side by side.
+In the latter case (channels last), neighbors in memory belong to several groups. A group's statistics are then stored
+once for each of its channels, so that vectorized loops run over all channels.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ def _by_channels(
     g: GraphLowering, x: TensorValue, mean: TensorValue, rstd: TensorValue, weight: TensorValue | None,
     bias: TensorValue | None,
 ) -> TensorValue:
-    """``(x - mean) * rstd * weight + bias`` as a factor and a term for each channel of each group, as eager has them:
-    channels that lie side by side in memory are neighbours in them, whatever their groups."""
+    """``(x - mean) * rstd * weight + bias``, computed as in eager from a factor and a term for each channel. Both are
+    stored with channels contiguous, so that channels adjacent in memory are adjacent in them, whatever their groups."""
     factor = rstd
     if weight is not None:
         factor = elementwise(g, lambda r, w: g.ops.op("mul", r, w), rstd, cast_to(g, weight, rstd.dtype))
@@ -71,7 +72,7 @@ def _by_channels(
 
 
 def _of_channels(g: GraphLowering, value: TensorValue, x: TensorValue) -> TensorValue:
-    """A group's value for each of its channels, in memory."""
+    """Stores a group's value in memory once for each of the group's channels."""
     shape = (*x.shape[:-1], 1)
     value = TensorValue(shape, value.dtype, expanded(g.ops, value, shape), device=x.device)
     g.realize(value, fresh=True)

@@ -1,10 +1,11 @@
-"""Gathers, which read at indices from memory: gather, index_select, embedding, take, indexing with tensors.
+"""Lowerings of reads at indices from memory: gather, index_select, embedding, take, indexing with tensors.
 
-An index from memory becomes an ``Indirect`` atom of the index of a load, so that reading joins whatever surrounds it.
-It is bounded first (``Builder.bounded``): counted from the end where eager does, and reported where eager raises.
+An index from memory becomes an ``Indirect`` atom in the index of a load, so that the read fuses with the operations
+around it. The index is bounded first (``Builder.bounded``): a negative one counts from the end where it does in eager,
+and one out of bounds is reported where eager raises.
 
-Invariant: every index is looked at, as in eager, whichever elements are used: where no loop does, one is added for it
-(``GraphLowering.checked``).
+Invariant: every index is checked, as in eager, whichever elements are used: where no loop checks it, a loop is added
+that does (``GraphLowering.checked``).
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ INDEX_DTYPES = (torch.int64, torch.int32)
 def place_of(
     g: GraphLowering, node: Node, size: ix.Index, wraps: bool, error: type[Exception], message: str
 ) -> ix.Index:
-    """The integer that ``node`` computes as an index into a dimension of ``size`` elements.
+    """The integer that ``node`` computes, as an index into a dimension of ``size`` elements.
 
     Args:
-        wraps: whether a negative one counts from the end.
-        error, message: what eager raises for one out of bounds; ``{}`` stands for it.
+        wraps: whether a negative index counts from the end.
+        error, message: the exception that eager raises for an index out of bounds; ``{}`` stands for that index.
     """
     node = g.ops.cast(node, torch.int64)
     if node.op == "index" and _lies_inside(g, node.attr, size):
@@ -52,7 +53,8 @@ def place_of(
 def checked_place(
     g: GraphLowering, node: Node, size: ix.Index, wraps: bool, error: type[Exception], message: str
 ) -> Node:
-    """The same as a number, of int64 as ``node`` is. It is looked at for all its places, whichever are read."""
+    """The index of ``place_of`` as a bounded node of int64, the dtype of ``node``; the arguments are the same. The
+    index is checked in all iterations, whichever elements are read."""
     bounded = g.ops.bounded(node, size, wraps, g.fault(error, message))
     if bounded.op != "const":
         g.checked.append(bounded)
@@ -66,12 +68,13 @@ def _lies_inside(g: GraphLowering, index: ix.Index, size: ix.Index) -> bool:
 
 
 def is_empty(*values: TensorValue) -> bool:
-    """Whether one of them has no elements, as far as is known."""
+    """Whether one of the tensors is known to have no elements."""
     return any(is_size(n, 0) for x in values for n in x.shape)
 
 
 def prepare_source(g: GraphLowering, x: TensorValue, taken: ix.Index) -> None:
-    """Realizes a tensor of which ``taken`` elements are to be read, if they are more than it has."""
+    """Realizes a tensor from which ``taken`` elements will be read, if they may be more than it has and are not cheap
+    to recompute."""
     if not (isinstance(taken, int) and isinstance(x.numel, int) and taken <= x.numel):
         g.realize_if_dear(x)
 
@@ -85,7 +88,7 @@ def _taken(g: GraphLowering, x: TensorValue, shape: Sequence[ix.Index], indices:
 def _select(
     g: GraphLowering, x: TensorValue, dim: int, index: TensorValue, error: type[Exception], message: str
 ) -> TensorValue:
-    """``x`` with dimension ``dim`` replaced by those of ``index``, whose elements say which to take."""
+    """``x`` with dimension ``dim`` replaced by the dimensions of ``index``, whose elements select the positions."""
     shape = (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :])
     variables = shape_vars(shape)
     prepare_source(g, x, ix.product(shape))
@@ -120,7 +123,7 @@ def index_select(g: GraphLowering, self: TensorValue, dim: int, index: TensorVal
     if not index.ndim:
         index = reshaped(g, index, (1,))
     if self.ndim > 1 and all(is_size(n, 1) for n in self.shape[dim + 1 :]) and self.node.op == "load":
-        return NotImplemented  # single elements of each row: the library has a loop for just that
+        return NotImplemented  # single elements are selected from each row, for which the library has a special loop
     if dim == 0:
         return _select(g, self, dim, index, IndexError, "index out of range in self")
     message = f"INDICES element is out of DATA bounds, id={{}} axis_dim={self.shape[dim]}"
@@ -154,10 +157,12 @@ def take(g: GraphLowering, self: TensorValue, index: TensorValue) -> Any:
 def indexed_shape(
     x: TensorValue, indices: Sequence[TensorValue | None]
 ) -> tuple[tuple[int, ...], tuple[ix.Index, ...], int] | None:
-    """How ``x[indices]`` is put together: the indexed dimensions, the shape of the indices together, and where in the
-    result it stands. None for what isn't plain integers.
+    """The structure of ``x[indices]``: the indexed dimensions, the broadcast shape of the indices, and the position of
+    that shape's first dimension in the result. None if the library has to do the indexing, for instance with indices
+    that are not integers.
 
-    Dimensions of one element have no variable, so nobody would look at an index into one: the library does that."""
+    Dimensions of one element have no loop variable, so an index into one would never be checked: the library does it.
+    """
     dims = tuple(d for d, t in enumerate(indices) if t is not None)
     given = [t for t in indices if t is not None]
     if not given or any(t.dtype not in INDEX_DTYPES for t in given) or is_empty(x, *given):
@@ -171,7 +176,8 @@ def indexed_shape(
 def indexed_places(
     g: GraphLowering, x: TensorValue, indices: Sequence[TensorValue | None]
 ) -> tuple[tuple[ix.Index, ...], list[ix.Index]] | None:
-    """The shape of ``x[indices]``, and for each dimension of ``x`` the index that its elements have in it."""
+    """The shape of ``x[indices]``, and for each dimension of ``x`` the index that an element of the result has in it;
+    None as in ``indexed_shape``."""
     found = indexed_shape(x, indices)
     if found is None:
         return None

@@ -1,7 +1,7 @@
-"""Products with a vector: dot, vdot, mv, addmv, and the cross product of vectors of three elements.
+"""Lowerings of products with a vector: dot, vdot, mv, addmv, and the cross product of vectors of three elements.
 
-Each element is read once, so that memory decides how long they take: they are sums like any other, which join what
-surrounds them. Products of matrices are in ``products``.
+Each element is read once, so these products are bound by memory bandwidth. They are ordinary reductions, which fuse
+with the operations around them. Matrix products are in ``products``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ aten = torch.ops.aten
 
 
 def _product(g: GraphLowering, x: TensorValue, vector: TensorValue) -> Any:
-    """The sums over the last dim of ``x`` times a vector."""
+    """The product of ``x`` and a vector, summed over the last dimension."""
     if x.dtype not in FLOAT or vector.dtype is not x.dtype:
         return NotImplemented
     most = g.abilities.near_vector

@@ -1,7 +1,8 @@
-"""Concatenation and its relatives: cat, stack, pad, roll, writes into a slice of a tensor.
+"""Lowerings of concatenation and related operators: cat, stack, pad, roll, writes into a slice of a tensor.
 
-The result's element is chosen by where it is (``inside`` nodes), and each choice reads memory only where it holds. The
-result is always realized; the scheduler takes the loop apart at the borders, so that no test is left in the loops.
+Guards on the element's position (``inside`` nodes) choose the operand that an element comes from, and an operand is
+read only where its guard holds. The result is always realized; the scheduler splits the loop at the borders of the
+parts, so that no guard is left in the loops.
 
 Invariant: no iteration reads outside of the tensor that its element comes from.
 """
@@ -24,9 +25,9 @@ from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 
-# Each part is a loop of its own.
+# Largest number of parts of a concatenation: each part is a loop of its own.
 MAX_PARTS = 16
-# A write into an input leaves what lies around it alone, if that is so many times more.
+# A write into an input touches only the written part if the whole has at least this many times its elements.
 MUCH_LARGER = 4
 
 
@@ -37,7 +38,7 @@ def _realized(g: GraphLowering, x: TensorValue) -> TensorValue:
 
 @register_lowering(aten.cat.default)
 def cat(g: GraphLowering, tensors: Sequence[TensorValue], dim: int = 0) -> Any:
-    # Historical: an empty tensor of one dimension goes with everything.
+    # For historical reasons, torch.cat accepts an empty tensor of one dimension beside tensors of any shape.
     parts = [t for t in tensors if not (t.ndim == 1 and is_size(t.shape[0], 0))]
     if not parts or len(parts) > MAX_PARTS:
         return NotImplemented
@@ -66,7 +67,8 @@ def cat(g: GraphLowering, tensors: Sequence[TensorValue], dim: int = 0) -> Any:
 
 
 def _in_order(g: GraphLowering, lengths: Sequence[ix.Index]) -> bool:
-    """Whether the scheduler can tell where one part after another begins."""
+    """Whether the borders between parts of these lengths are known to be in ascending order, as the scheduler needs to
+    split the loop; notes their order in the builder."""
     edges = list(itertools.accumulate(lengths, ix.add, initial=0))
     if not g.sizes.is_ordered(edges, "no part of a joined tensor has fewer than no elements"):
         return False
@@ -168,7 +170,7 @@ def slice_scatter(
     length = ix.add(last, ix.mul(first, -1))
     part = (*self.shape[:dim], length, *self.shape[dim + 1 :])
     if g.writes_input(self) and src.shape == part and _is_much_larger(g, self.shape, part):
-        # A cache of keys, say: the rest of it is not even read.
+        # For example a cache of keys: the rest of it is not even read.
         places = list(shape_vars(part))
         places[dim] = ix.add(places[dim], first)
         return written(g, self, part, places, src.node, False)
@@ -180,7 +182,7 @@ def slice_scatter(
 
 
 def _is_much_larger(g: GraphLowering, whole: Sequence[ix.Index], part: Sequence[ix.Index]) -> bool:
-    """Whether a tensor has many times a part's elements, in all calls if sizes are symbols."""
+    """Whether a tensor has many times the elements of its part; if sizes are symbols, in all calls of the graph."""
     return g.sizes.is_certain(ix.mul(ix.product(part), MUCH_LARGER), ix.product(whole))
 
 

@@ -1,8 +1,8 @@
-"""Layouts of tensors: strides compared, and whether elements share memory or leave gaps.
+"""Properties of layouts: whether strides agree, whether elements share memory, and whether there are gaps.
 
-Symbolic sizes count as if their layout were dense: it is eager's, whose results are.
+A layout with symbolic sizes is assumed to be dense: it is that of a result of eager's, and those are.
 
-Invariant: only reads; where a layout is not known, the answer is that of a dense one.
+Invariant: the functions have no side effects; where a layout is not known, the answer is that for a dense layout.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from dynamo_lite.backends.inductor.lowering.values import Shape, is_size
 
 
 def strides_of(fake: torch.Tensor) -> Shape:
-    """The strides of a fake tensor as indices; contiguous ones where its layout has none."""
+    """The strides of a fake tensor as indices; contiguous strides if its layout has none (sparse tensors)."""
     return (
         tuple(map(index_of, fake.stride())) if fake.layout is torch.strided else ix.contiguous_strides(fake.shape)
     )
 
 
 def same_strides(shape: Shape, a: Sequence[ix.Index], b: Sequence[ix.Index] | None) -> bool:
-    """Whether strides agree in all dimensions that have a second element."""
+    """Whether strides agree in all dimensions of more than one element."""
     return b is not None and all(x == y for n, x, y in zip(shape, a, b) if not is_size(n, 1))
 
 
 def same_layout(shape: Shape, stride: Shape, buffer: Buffer) -> bool:
-    """Whether a buffer has this layout."""
+    """Whether a buffer has this shape and these strides."""
     return shape == buffer.size and same_strides(shape, stride, buffer.stride)
 
 
 def is_dense(shape: Shape, stride: Shape) -> bool:
-    """Whether the layout hits every element of its memory once."""
+    """Whether the layout has neither gaps nor overlaps: each element of its memory is exactly one of the tensor's."""
     if not all(isinstance(n, int) and isinstance(s, int) for n, s in zip(shape, stride)):
         return True
     expected = 1

@@ -1,4 +1,4 @@
-"""The negative log likelihood: scores picked by targets from memory, so that only what is picked is computed."""
+"""Lowering of the negative log likelihood: targets from memory select the scores, so that only those are computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lowered graphs: what lowering hands to the scheduler.
+"""Lowered graphs: the result of lowering, and the input of the scheduler.
 
 Invariant: every name that an operation reads is an input, a constant, or written by an earlier operation.
 """
@@ -22,13 +22,13 @@ class LoweredGraph:
     """A graph as operations over named buffers.
 
     Attributes:
-        builder: made the nodes of the loop nests.
-        inputs, constants, outputs: of the program.
-        buffers: every name that the operations use.
-        operations: in an order that is correct as it stands.
-        symbols: what the integer inputs are, by input.
-        metrics: how many operators were lowered, and how many are library calls.
-        faults: what kernels may report, by number - 1.
+        builder: the builder that made the nodes of the loop nests.
+        inputs, constants, outputs: inputs, constants and outputs of the program.
+        buffers: all buffers that the operations use, by name.
+        operations: the operations, in a correct order of execution.
+        symbols: the expressions that the integer inputs stand for, by the input's name.
+        metrics: number of operators that were lowered ("lowered"), and number of library calls ("library").
+        faults: exception type and message of each error that kernels may report; error number ``n`` is at ``n - 1``.
     """
 
     builder: Builder

@@ -1,10 +1,11 @@
-"""How the elements that a reduction reads lie in memory, as far as lowering decides by it.
+"""The order in memory of the elements that a reduction reads, as far as lowering's decisions depend on it.
 
-*Along rows* what one result is made of lies side by side. *Down columns* neighbours in memory belong to other results:
-a batch norm of images whose channels lie innermost, a bias's gradient. *In short runs* it is both: the groups of
-channels of a group norm of such images.
+A reduction runs *along rows* if the elements of one result are contiguous. It runs *down columns* if neighbors in
+memory belong to different results: a batch norm of channels-last images, a bias's gradient. It runs *in short runs* if
+both is the case: a group norm of channels-last images, in which a group's channels are contiguous, but its pixels are
+not.
 
-Invariant: nothing here changes what is computed but for the order in which elements are joined.
+Invariant: these decisions change nothing about a result except the order in which its elements are combined.
 """
 from __future__ import annotations
 
@@ -16,16 +17,16 @@ from dynamo_lite.backends.inductor.ir.nodes import Builder, walk
 from dynamo_lite.backends.inductor.lowering.values import Shape, TensorValue, is_size, reindexed, shape_vars
 from dynamo_lite.backends.inductor.target_info import LINE
 
-# Neighbours in memory that are reduced together are a row if they take so many lines at least. The inner loop over a
+# Contiguous elements of one result count as a row if they take at least this many cache lines. The inner loop over a
 # shorter run costs more to begin and end than to run.
 ROW_LINES = 16
-# What a sample has at least of what is reduced: ``sampled`` says why.
+# A sample has at least one in this many of the reduced elements: ``sampled`` says why.
 SAMPLE = 16
 
 
 def steps_of(x: TensorValue) -> Shape | None:
-    """How far neighbours along each dimension lie apart, in what most of ``x`` is read from; None if that is no
-    strided layout, or several."""
+    """The strides, for each dimension, of the loads that ``x`` is computed from and that depend on all its dimensions.
+    None if they have several layouts, or one that is not strided."""
     variables = shape_vars(x.shape)
     loops = [next(iter(ix.free_vars(v)), None) for v in variables]
     indices = [n.attr[1] for n in walk((x.node,)) if n.op == "load"]
@@ -39,29 +40,31 @@ def steps_of(x: TensorValue) -> Shape | None:
 
 
 def contiguous_dim(x: TensorValue) -> int | None:
-    """The dimension whose neighbours lie side by side."""
+    """The dimension along which the elements that ``x`` is computed from are contiguous; None if there is none."""
     steps = steps_of(x) or ()
     return next((d for d, step in enumerate(steps) if is_size(step, 1) and not is_size(x.shape[d], 1)), None)
 
 
 def short_run(x: TensorValue, dims: Sequence[int], near: int) -> int | None:
-    """The contiguous dimension, if it is reduced, but with others between whose elements other results' lie: lines of
-    the caches are then read again for each result that has some of them.
+    """The contiguous dimension, if it is reduced in short runs: other results' elements lie between the runs of one
+    result. A cache line is then read again for each result that has elements in it. None if this is not so, or if it
+    does no harm, because the lines stay in the L1 cache.
 
     Args:
-        dims: what is reduced.
-        near: bytes of the first cache, in which one result's lines stay."""
+        dims: the reduced dimensions.
+        near: size of the L1 data cache in bytes.
+    """
     inner, steps = contiguous_dim(x), steps_of(x)
     if inner is None or steps is None or inner not in dims:
         return None
     run = x.shape[inner]
     if not isinstance(run, int) or not 0 < run * x.dtype.itemsize < ROW_LINES * LINE:
         return None
-    # Of a line that several results share, each has a part: they read the others' again.
+    # Results that share a cache line each read it again, so that fewer lines in all may stay in the cache.
     shared = max(LINE // (run * x.dtype.itemsize), 1)
     if not _is_long(x, [d for d in dims if d != inner], near // shared):
         return None
-    # A step that is a symbol, or has one as a factor, is longer than one that has not.
+    # A symbolic stride is assumed to be larger than any known one.
     farthest = max((s if isinstance(s, int) else math.inf for d in dims if (s := steps[d]) != 0), default=0)
     between = (d for d, step in enumerate(steps) if d not in dims and not is_size(x.shape[d], 1)
                and isinstance(step, int) and 0 < step < farthest)
@@ -69,13 +72,18 @@ def short_run(x: TensorValue, dims: Sequence[int], near: int) -> int | None:
 
 
 def _is_long(x: TensorValue, dims: Sequence[int], near: int) -> bool:
-    """Whether a column has more lines than the first cache; taken for granted where its length is a symbol."""
+    """Whether a column has more elements than the L1 cache has lines; assumed if its length is symbolic."""
     rows = ix.product(x.shape[d] for d in dims)
     return not isinstance(rows, int) or rows * LINE > near
 
 
 def down_columns(x: TensorValue, dims: Sequence[int], near: int) -> bool:
-    """Whether a reduction runs down columns, or in short runs, that are longer than the first cache has lines."""
+    """Whether a reduction runs down columns, or in short runs, that touch more lines than the L1 cache holds.
+
+    Args:
+        dims: the reduced dimensions.
+        near: size of the L1 data cache in bytes.
+    """
     inner = contiguous_dim(x)
     if inner is None:
         return False
@@ -83,19 +91,25 @@ def down_columns(x: TensorValue, dims: Sequence[int], near: int) -> bool:
 
 
 def sampled(builder: Builder, x: TensorValue, dims: Sequence[int], near: int) -> TensorValue | None:
-    """A part of what is reduced whose mean may stand for the mean of all, where differences from it are summed: a
-    sixteenth at least. None where it pays to read all of it, since it stays near.
+    """A sample of the reduced elements, at least a sixteenth of them, whose mean can replace the mean of all elements
+    as the shift from which differences are summed. None where it pays to read all elements, since they stay in the L1
+    cache.
 
-    A mean m of all n elements and one s of k among them are at most sqrt((n - k) / k) deviations apart (the k would
-    make a larger deviation otherwise). The variance about s, of which n (m - s)^2 is taken off, is therefore at most
-    n / k times as large as that about m, and so is what rounding does to it (Chan, Golub, LeVeque 1983: shifted data).
+    The mean m of all n elements and the mean s of k of them are at most sqrt((n - k) / k) standard deviations apart
+    (otherwise these k would make the deviation larger). The variance about s, from which n (m - s)^2 is subtracted
+    later, is therefore at most n / k times as large as the variance about m, and so is the rounding error (Chan, Golub,
+    LeVeque 1983: shifted data).
+
+    Args:
+        dims: the reduced dimensions.
+        near: size of the L1 data cache in bytes.
     """
     if not down_columns(x, dims, near):
         return None
     inner = contiguous_dim(x)
     sizes = [(d, x.shape[d]) for d in dims if d != inner and not is_size(x.shape[d], 1)]
     known = [(d, n) for d, n in sizes if isinstance(n, int)]
-    # The first of a dimension that lies outermost are together in memory; one that is long has a sixteenth.
+    # The first elements of an outer dimension are contiguous in memory; only a long one can be cut to a sixteenth.
     long = [t for t in known if t[1] >= SAMPLE]
     symbolic = [(d, n) for d, n in sizes if not isinstance(n, int)]
     if long:
@@ -107,5 +121,5 @@ def sampled(builder: Builder, x: TensorValue, dims: Sequence[int], near: int) ->
     else:
         return None
     shape = (*x.shape[:cut], ix.floordiv(ix.add(n, SAMPLE - 1), SAMPLE), *x.shape[cut + 1:])
-    # They have their places in memory as they had them.
+    # The sample is the beginning of the dimension, so its elements keep their indices.
     return TensorValue(shape, x.dtype, reindexed(builder, x, shape_vars(shape)), device=x.device)

@@ -1,4 +1,4 @@
-"""What lowering asks of a node of the aten graph: where its results are, whether loops handle them, who gets them."""
+"""Properties of aten nodes: their results' device, whether loops can handle the results, whether they are outputs."""
 from __future__ import annotations
 
 import torch
@@ -8,14 +8,14 @@ from dynamo_lite.backends.inductor.ir.ops import ANY
 
 
 def is_supported(value: torch.Tensor, device: str) -> bool:
-    """Whether it is of a kind that loops handle."""
+    """Whether generated loops can handle a tensor: its device, layout and dtype."""
     return (
         value.device.type == device and value.layout is torch.strided and value.dtype in ANY and not value.is_quantized
     )
 
 
 def device_of(node: torch.fx.Node) -> torch.device:
-    """Of the node's first tensor."""
+    """The device of the node's first result that is a tensor; the CPU if there is none."""
     for value in pytree.tree_leaves(node.meta.get("val")):
         if isinstance(value, torch.Tensor):
             return value.device
@@ -23,6 +23,6 @@ def device_of(node: torch.fx.Node) -> torch.device:
 
 
 def leaves_graph(node: torch.fx.Node) -> bool:
-    """Whether the first operand of an operation, or its result, is an output."""
+    """Whether the first operand of an operation, or its result, is an output of the graph."""
     operands = [a for a in node.args[:1] if isinstance(a, torch.fx.Node)]
     return any(user.op == "output" for n in (node, *operands) for user in n.users)
