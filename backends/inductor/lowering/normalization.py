@@ -1,7 +1,7 @@
-"""Softmax and normalization layers: pointwise around reductions of the same rows, which the scheduler fuses into one
-kernel.
+"""Lowerings of softmax and normalization layers: pointwise loops around reductions of the same rows, which the
+scheduler fuses into one kernel.
 
-Everything runs in the dtype of accumulation and is rounded once at the end, as in eager.
+All steps are computed in the dtype of accumulation, and the result is rounded once at the end, as in eager.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ aten = torch.ops.aten
 
 # ---------------------------------------------------------------- softmax
 def _shifted(g: GraphLowering, x: TensorValue, dim: int) -> TensorValue:
+    """``x`` less its maximum along ``dim``."""
     top = g.reduce(x, "max", (dim,), True)
     return elementwise(g, lambda a, m: g.ops.op("sub", a, m), x, top)
 
@@ -90,11 +91,16 @@ def log_softmax_backward(
     return cast_to(g, result, input_dtype)
 
 
-# ---------------------------------------------------------------- layer norm, and what norms have in common
+# ---------------------------------------------------------------- layer norm, and functions that norms share
 def normalized(
     g: GraphLowering, x: TensorValue, dims: Sequence[int], eps: float
 ) -> tuple[TensorValue, TensorValue, TensorValue]:
-    """``((x - mean) * rstd, mean, rstd)`` in the dtype of accumulation, dims of the moments kept as 1."""
+    """``((x - mean) * rstd, mean, rstd)`` in the dtype of accumulation; mean and rstd keep ``dims`` with size 1.
+
+    Args:
+        dims: the dimensions over which mean and variance are taken.
+        eps: the number that is added to the variance.
+    """
     wide = cast_to(g, x, opmath(x.dtype))
     mean, rstd = statistics(g, wide, dims, eps)
     out = elementwise(g, lambda a, m, r: g.ops.op("mul", g.ops.op("sub", a, m), r), wide, mean, rstd)
@@ -102,7 +108,8 @@ def normalized(
 
 
 def statistics(g: GraphLowering, x: TensorValue, dims: Sequence[int], eps: float) -> tuple[TensorValue, TensorValue]:
-    """The mean and the inverse deviation, dims kept as 1, of values in the dtype of accumulation."""
+    """The mean and the reciprocal of the standard deviation over ``dims``, which are kept with size 1. ``x`` is in the
+    dtype of accumulation."""
     g.realize_if_dear(x)
     mean, squares = moments(g, x, dims)
     variance = divided_by(g, squares, count(x, dims))
@@ -112,7 +119,7 @@ def statistics(g: GraphLowering, x: TensorValue, dims: Sequence[int], eps: float
 
 
 def scaled(g: GraphLowering, x: TensorValue, weight: TensorValue | None, bias: TensorValue | None) -> TensorValue:
-    """``x * weight + bias`` in x's dtype."""
+    """``x * weight + bias`` in the dtype of ``x``; a missing weight or bias is left out."""
     if weight is not None:
         x = elementwise(g, lambda a, w: g.ops.op("mul", a, w), x, cast_to(g, weight, x.dtype))
     if bias is not None:
@@ -182,6 +189,7 @@ def layer_norm_backward(
 
 
 def _parameter_grad(g: GraphLowering, x: TensorValue, outer: Sequence[int]) -> TensorValue:
+    """The gradient of a weight or bias: the sum over the dimensions that it does not have."""
     return g.reduce(x, "sum", outer, False) if outer else x
 
 
@@ -208,10 +216,12 @@ def rms_norm(
 
 # ---------------------------------------------------------------- batch norm
 def _per_channel(g: GraphLowering, x: TensorValue | None, like_: TensorValue) -> TensorValue | None:
+    """A vector with one element for each channel, reshaped so that it broadcasts against ``like_``."""
     return None if x is None else reshaped(g, x, (1, like_.shape[1], *(1 for _ in like_.shape[2:])))
 
 
 def _wide_channels(g: GraphLowering, x: TensorValue, like_: TensorValue, dtype: torch.dtype) -> TensorValue:
+    """``_per_channel`` of ``x`` converted to a dtype."""
     wide = _per_channel(g, cast_to(g, x, dtype), like_)
     assert wide is not None
     return wide
@@ -232,7 +242,7 @@ def batch_norm_inference(
         return NotImplemented
     compute = opmath(input.dtype)
     mean, var = (_wide_channels(g, x, input, compute) for x in (running_mean, running_var))
-    # A factor and a term for each channel, as eager has them: what is done for each element is then one step.
+    # As in eager, a factor and a term for each channel: each element then takes one multiplication and one addition.
     factor = elementwise(g, lambda v: rsqrt(g.ops, g.ops.op("add", v, like(g.ops, v, eps))), var)
     if weight is not None:
         factor = elementwise(g, lambda r, w: g.ops.op("mul", r, w), factor, _wide_channels(g, weight, input, compute))
@@ -298,8 +308,8 @@ def batch_norm_without_runningstatistics(
 def _normalized(
     g: GraphLowering, input: TensorValue, weight: TensorValue | None, bias: TensorValue | None, eps: float
 ) -> tuple[TensorValue, TensorValue, TensorValue, TensorValue] | None:
-    """The result, and of each channel the mean, the inverse deviation and the unbiased variance. None where a channel
-    has no two values that floats can be made of."""
+    """The normalized result, and for each channel the mean, the reciprocal of the standard deviation and the unbiased
+    variance. None if the input is not floating-point, or a channel may have fewer than two values."""
     dims = (0, *range(2, input.ndim))
     n = count(input, dims)
     if not input.dtype.is_floating_point or not g.sizes.at_most(2, n, "a channel's variance"):

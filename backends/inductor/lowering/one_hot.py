@@ -1,9 +1,9 @@
-"""Sums of which all terms but one are zero, as that term.
+"""Replaces sums whose terms are all zero except one by that term.
 
-The gradient of a negative log likelihood is zero but for the target's class: ``where(classes == target, g, 0)``, and
-the gradient of a softmax sums it over the classes. A loop over them would look for the one that is known.
+The gradient of a negative log likelihood is zero except at the target's class, ``where(classes == target, g, 0)``, and
+the gradient of a softmax sums it over the classes. A loop over all classes would search for the known one.
 
-Invariant: the result is what the loop gives, -0.0 as 0.0 among it.
+Invariant: the result is the same as the loop's; in particular, a term of -0.0 gives 0.0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dynamo_lite.backends.inductor.lowering.values import TensorValue, shape_var
 
 
 def summed(g: GraphLowering, x: TensorValue, dims: Sequence[int], keepdim: bool) -> TensorValue:
-    """The sum of ``x`` over ``dims``, in its dtype."""
+    """The sum of ``x`` over ``dims``, in the dtype of ``x``; dimensions with only one nonzero term have no loop."""
     rest = []
     for d in dims:
         term = _only_term(g, x.node, shape_vars(x.shape)[d])
@@ -32,7 +32,7 @@ def summed(g: GraphLowering, x: TensorValue, dims: Sequence[int], keepdim: bool)
     if len(rest) == len(dims):
         return g.reduce(x, "sum", dims, keepdim)
     if x.dtype.is_floating_point:
-        x = elementwise(g, lambda a: g.ops.op("add", a, like(g.ops, a, 0)), x)  # as the other zeros are added to it
+        x = elementwise(g, lambda a: g.ops.op("add", a, like(g.ops, a, 0)), x)  # for the zeros that the sum adds
     if rest:
         return g.reduce(x, "sum", dims, keepdim)
     if keepdim:
@@ -42,8 +42,12 @@ def summed(g: GraphLowering, x: TensorValue, dims: Sequence[int], keepdim: bool)
 
 
 def _only_term(g: GraphLowering, n: Node, along: ix.Index) -> Node | None:
-    """What ``n`` is at the one place along a loop where it may not be zero, or 0 if that is beyond its ends; None if
-    no such place is known."""
+    """The value of ``n`` at the only position along a loop where it may be nonzero, or 0 if that position is outside of
+    the loop's range; None if no such position is known.
+
+    Args:
+        along: the index of the loop: its variable, or 0 for a dimension of size 1.
+    """
     ops = g.ops
     if n.op == "cast" and n.args[0].dtype.is_floating_point:
         inner = _only_term(g, n.args[0], along)
@@ -68,11 +72,12 @@ def _only_term(g: GraphLowering, n: Node, along: ix.Index) -> Node | None:
 
 
 def _counts(position: Node, v: ix.Var) -> bool:
-    """Whether it is a whole number that grows by one with each iteration."""
+    """Whether a node is an int64 index that grows by one with each iteration of the loop over ``v``."""
     return position.op == "index" and position.dtype is torch.int64 and ix.coefficient(position.attr, v) == 1
 
 
 def _conjunction(condition: Node) -> list[Node]:
+    """The operands of nested "and" nodes; a single one if the condition is not an "and"."""
     if condition.op != "and":
         return [condition]
     return [c for a in condition.args for c in _conjunction(a)]

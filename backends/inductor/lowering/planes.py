@@ -1,10 +1,11 @@
-"""Images in planes where eager has their channels innermost: the templates of convolutions compute in planes.
+"""Images that are stored in planes (channels first) although they are channels-last in eager: the convolution templates
+compute in planes.
 
-A network's values between two convolutions are nobody's business but the graph's, so they stay in planes as well. What
-a library call or the caller gets has eager's layout: it is copied on the way.
+Values between two convolutions are visible only inside the graph, so they stay in planes as well. Values that a library
+call or the caller gets are copied to eager's layout first.
 
-Invariant: ``GraphLowering.in_planes`` names buffers that are laid out otherwise than eager's tensors, none of which is
-an input or a constant. Who needs eager's layout compares strides first (``memory_of``, ``tensor_ref``).
+Invariant: the buffers that ``GraphLowering.in_planes`` names have another layout than eager's tensors; none of them is
+an input or a constant. Code that needs eager's layout compares strides first (``memory_of``, ``tensor_ref``).
 """
 from __future__ import annotations
 
@@ -17,14 +18,18 @@ from dynamo_lite.backends.inductor.lowering.values import TensorValue
 
 
 def pays_in_planes(g: Any, image: TensorValue, depthwise: bool, overlaps: bool) -> bool:
-    """Whether a convolution whose result is not in planes in eager is computed in planes.
+    """Whether it pays to compute a convolution in planes whose result is channels-last in eager.
 
-    Not where its operand or its result leaves the graph, as what a backward pass reads does: each would be written
-    twice. Windows that see no pixel twice are rows of a matrix if channels lie innermost, so that the library's product
-    is as fast; a depthwise one has too few products for a copy of what it sees.
+    It does not where the image or the result is an output of the graph, as tensors saved for a backward pass are: each
+    would be written twice. If windows share no pixels, they are rows of a matrix in a channels-last image, so that the
+    library's matrix product is as fast. A depthwise convolution has too few products to pay for a copy of its image, so
+    the image has to be in planes already.
 
     Args:
         g: the ``GraphLowering``.
+        image: the convolution's input.
+        depthwise: whether every group has one input channel.
+        overlaps: whether windows share pixels, or are single pixels.
     """
     if g.abilities.near is None or image.ndim != 4 or g.leaves_graph():
         return False
@@ -32,20 +37,20 @@ def pays_in_planes(g: Any, image: TensorValue, depthwise: bool, overlaps: bool) 
 
 
 def is_in_planes(g: Any, x: TensorValue) -> bool:
-    """Whether ``x`` is computed, element by element, from an image in planes."""
+    """Whether ``x`` is computed elementwise from an image of the same shape that is stored in planes."""
     return any(n.op == "load" and n.attr[0] in g.in_planes and g.buffers[n.attr[0]].size == x.shape
                for n in walk((x.node,)))
 
 
 def keep_in_planes(g: Any, x: TensorValue) -> None:
-    """Notes that ``x``, which a template has computed, is in planes."""
+    """Records that the buffer of ``x``, which a template has computed, is in planes."""
     for n in walk((x.node,)):
         if n.op == "load" and not g.is_given(n.attr[0]) and g.buffers[n.attr[0]].size == x.shape:
             g.in_planes.add(n.attr[0])
 
 
 def to_planes(g: Any, x: TensorValue) -> None:
-    """Puts a value that is not in memory yet there in planes."""
+    """Realizes a value in planes that is not in memory yet."""
     dense = ix.contiguous_strides(x.shape)
     copy = TensorValue(x.shape, x.dtype, x.node, dense, x.device)
     name = g.realize(copy)
@@ -55,7 +60,7 @@ def to_planes(g: Any, x: TensorValue) -> None:
 
 
 def realize_where_read(g: Any, x: TensorValue) -> None:
-    """Realizes a value that only generated code reads: in planes, if what it is made of is."""
+    """Realizes a value that only generated code reads: in planes if it is computed from an image in planes."""
     if x.node.op != "load" and is_in_planes(g, x):
         to_planes(g, x)
     else:

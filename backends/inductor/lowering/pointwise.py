@@ -1,7 +1,6 @@
-"""Arithmetic, comparisons, bit operations, functions: operators whose result at one place depends on the operands
-there.
+"""Lowerings of elementwise operators: arithmetic, comparisons, bit operations, functions, choices.
 
-Each is written once on IR nodes, with eager's own formula, so that rounding, NaN and signed zeros come out the same.
+Each is written once on IR nodes, with eager's own formula, so that rounding, NaN and signed zeros are the same.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Make = Callable[..., Node]
 
 # ---------------------------------------------------------------- unary
 def _unary_float(target: Any, make: Make) -> None:
-    """A function of real numbers: integers become floats."""
+    """Registers a function of real numbers, which converts integers to floats first."""
 
     def lower(g: GraphLowering, self: TensorValue) -> TensorValue:
         return elementwise(g, lambda x: make(g.ops, x), self, dtype=to_float(self.dtype))
@@ -49,6 +48,7 @@ def _unary_float(target: Any, make: Make) -> None:
 
 
 def _table(name: str) -> Make:
+    """A function that makes a node of the operation ``name`` of ``ir.ops.OPS``."""
     return lambda ops, *args: ops.op(name, *args)
 
 
@@ -82,7 +82,8 @@ _unary_float(aten.sigmoid.default, sigmoid)
 
 
 def _unary_wide(name: str) -> None:
-    """A function whose form in Sleef overflows too early: computed in float64, of large numbers as log(2 |x|)."""
+    """Registers a function whose version in Sleef overflows too early. It is computed in float64; for large arguments
+    as log(2 |x|)."""
 
     def make(ops: Builder, x: Node) -> Node:
         if x.dtype is not torch.float64:
@@ -102,13 +103,14 @@ for _name in ("asinh", "acosh"):
 
 
 def _unary_same(target: Any, make: Make, *, integer: bool = True, boolean: bool = False) -> None:
-    """An operation within the dtype. ``integer`` and ``boolean`` say whether ``make`` is meant for those dtypes too."""
+    """Registers an operation whose result has the operand's dtype. ``boolean`` says whether ``make`` handles bools too
+    (otherwise the library does), ``integer`` whether it handles integers (otherwise they are returned unchanged)."""
 
     def lower(g: GraphLowering, self: TensorValue) -> Any:
         if self.dtype is torch.bool and not boolean:
             return NotImplemented
         if not integer and not self.dtype.is_floating_point:
-            return TensorValue(self.shape, self.dtype, self.node)  # rounding an integer
+            return TensorValue(self.shape, self.dtype, self.node)  # rounding does not change an integer
         return elementwise(g, lambda x: make(g.ops, x), self)
 
     register_lowering(target)(lower)
@@ -122,7 +124,7 @@ _unary_same(aten.neg.default, _table("neg"))
 @register_lowering(aten.bitwise_not.default)
 def bitwise_not(g: GraphLowering, self: TensorValue) -> Any:
     if self.dtype.is_floating_point:
-        return NotImplemented  # refused by the library
+        return NotImplemented  # the library call raises
     return elementwise(g, lambda x: g.ops.op("not", x), self)
 
 
@@ -140,6 +142,7 @@ def abs_(g: GraphLowering, self: TensorValue) -> TensorValue:
 
 
 def _predicate(target: Any, make: Make) -> None:
+    """Registers an operator of one operand that returns bools."""
     def lower(g: GraphLowering, self: TensorValue) -> TensorValue:
         return elementwise(g, lambda x: make(g.ops, x), self, result=torch.bool)
 
@@ -159,8 +162,8 @@ _predicate(aten.logical_not.default, lambda ops, x: ops.op("not", ops.cast(x, to
 
 # ---------------------------------------------------------------- binary arithmetic
 def _scaled(g: GraphLowering, self: Operand, other: Operand, alpha: Number, add: str) -> Callable[[Node, Node], Node]:
-    """``self + alpha * other``, or the difference. Of 16-bit floats eager rounds the product where it computes one by
-    one."""
+    """A function of two nodes that computes ``self + alpha * other`` or, if ``add`` is "sub", the difference. For
+    16-bit floats, eager rounds the product in its scalar loops (``tails``), but not in its vectorized ones."""
     dtype = result_type((self, other))
     tail = dtype in HALF and alpha != 1 and scalar_tail(g, self, other)
 
@@ -217,8 +220,8 @@ def div(g: GraphLowering, self: Operand, other: Operand) -> TensorValue:
 
 
 def _safe_divisor(x: Operand, dtype: torch.dtype) -> bool:
-    """Whether generated code may divide by ``x`` as a number of the dtype: an integer divided by zero is an error that
-    only the library raises, and the least one divided by -1 ends the process."""
+    """Whether generated code may divide by ``x`` in this dtype. Dividing an integer by zero is an error that only the
+    library raises, and dividing the smallest integer by -1 would end the process."""
     if dtype.is_floating_point:
         return True
     if dtype is torch.bool or isinstance(x, TensorValue):
@@ -235,7 +238,8 @@ def div_mode(g: GraphLowering, self: Operand, other: Operand, rounding_mode: str
         return NotImplemented
 
     def rounded(x: Node) -> Node:
-        """Eager divides two 16-bit tensors step by step in their own dtype; by a number, in float32."""
+        """Rounds an intermediate result as eager does, which divides two 16-bit tensors step by step in their own
+        dtype, but divides by a number in float32."""
         one = not isinstance(other, TensorValue) or not other.ndim
         return x if one or dtype not in HALF else g.ops.cast(g.ops.cast(x, dtype), x.dtype)
 
@@ -278,6 +282,14 @@ def _binary(
     result: torch.dtype | None = None,
     float_only: bool = False,
 ) -> None:
+    """Registers an elementwise operator of two operands.
+
+    Args:
+        make: makes the result's node, given the builder and both operands in the computation's dtype.
+        to: the dtype of the computation, given the promoted dtype of the operands.
+        result: dtype of the result; if not given, that of the computation.
+        float_only: whether the library computes the operator for all other dtypes.
+    """
     def lower(g: GraphLowering, self: Operand, other: Operand) -> Any:
         dtype = to(result_type((self, other)))
         if float_only and not dtype.is_floating_point:
@@ -297,7 +309,8 @@ def _extreme(name: str) -> Make:
 
 
 def _ignoring_nan(name: str, compare: str) -> None:
-    """fmax, fmin: the other one if one is NaN. Of two zeros it is the first; the second in bfloat16."""
+    """Registers fmax or fmin, which give the other operand if one is NaN. Of two zeros eager takes the first, but for
+    bfloat16 the second."""
 
     def lower(g: GraphLowering, self: Operand, other: Operand) -> TensorValue:
         sign = compare[0] + ("t" if result_type((self, other)) is torch.bfloat16 else "e")
@@ -318,7 +331,8 @@ def _ignoring_nan(name: str, compare: str) -> None:
 def _extreme_of(
     g: GraphLowering, name: str, self: Operand, other: Operand, tail: Tail | None = None
 ) -> TensorValue:
-    """The larger or the smaller one; of equal ones, which may be zeros of two signs, eager's."""
+    """Elementwise maximum or minimum. Of equal operands, which may be zeros of different signs, it takes the one that
+    eager takes: the first one in scalar loops (``tails``)."""
     tail = scalar_tail(g, self, other) if tail is None else tail
 
     def make(a: Node, b: Node) -> Node:
@@ -370,7 +384,7 @@ def pow_tensor_scalar(g: GraphLowering, self: TensorValue, exponent: Number) -> 
     if dtype is torch.float16:
         return elementwise(g, lambda x: g.ops.op("pow", x, like(g.ops, x, rounded)), self, dtype=dtype)
     if dtype is torch.bfloat16 and rounded in (3, -2):
-        # Eager rounds the square, too.
+        # Eager rounds the square to bfloat16, too.
         square = elementwise(g, lambda x: g.ops.op("mul", x, x), self, dtype=dtype)
         if rounded == -2:
             return elementwise(g, lambda x: reciprocal(g.ops, x), square)
@@ -407,7 +421,7 @@ def where(g: GraphLowering, condition: TensorValue, self: TensorValue, other: Te
 def hardtanh(g: GraphLowering, self: TensorValue, min_val: Number = -1, max_val: Number = 1) -> Any:
     if self.dtype.is_floating_point:
         return clamp(g, self, min_val, max_val)
-    # The dtype stays; what isn't signed is refused by the library.
+    # The dtype stays the same; for unsigned dtypes the library call raises.
     return clamp(g, self, int(min_val), int(max_val)) if self.dtype.is_signed else NotImplemented
 
 
@@ -420,6 +434,7 @@ def clamp_(g: GraphLowering, self: TensorValue, min: Number | None = None, max: 
 
 
 def clamp(g: GraphLowering, self: TensorValue, min: Number | None = None, max: Number | None = None) -> TensorValue:
+    """``clamp`` with numbers as bounds; a bound that is NaN makes all results NaN."""
     bounds = [b for b in (min, max) if b is not None]
     dtype = result_type((self, *bounds))
 

@@ -1,5 +1,6 @@
-"""Max pooling for inference, separable: windows may overlap, and maxima are taken first along the columns of the image,
-then along its rows, so that a window of k x k costs 2k comparisons. What lies in the padding is less than everything.
+"""Lowering of max pooling for inference, separated by dimension: maxima are taken first along the columns of the image,
+then along its rows, so that a window of k x k costs 2k comparisons. Windows may overlap. Elements in the padding count
+as minus infinity.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 
-# The taps of a window stand in the text one by one.
+# Largest window along one dimension: its taps are unrolled in the generated code.
 MAX_TAPS = 16
 
 
@@ -43,7 +44,7 @@ def max_pool2d(
     planes = same_strides(sizes, strides_of(result), ix.contiguous_strides(sizes))
     if not planes and (g.is_read(1) or g.leaves_graph() or not is_in_planes(g, self)):
         return NotImplemented
-    known = 2 if g.is_read(1) else 0  # places are computed from sizes
+    known = 2 if g.is_read(1) else 0  # the indices are computed from the image's sizes, which have to be numbers
     if not all(g.sizes.are_known(shape, known, "an image is pooled") for shape in (self.shape, sizes)):
         return NotImplemented
     kernel, pad, dilated = _pair(kernel_size), _pair(padding), _pair(dilation)
@@ -74,15 +75,22 @@ def _pair(values: Sequence[int] | int) -> tuple[int, int]:
 def _know_edges(
     g: GraphLowering, size: ix.Index, length: ix.Index, offsets: Sequence[int], stride: int, padding: int, ceil: bool
 ) -> bool:
-    """Notes in which order a loop over windows meets the places where taps enter the image and leave it; whether that
-    is the same for all sizes that the graph serves."""
+    """Records the order in which a loop over windows meets the positions at which taps enter and leave the image.
+    Returns whether this order is the same for all sizes that the graph serves.
+
+    Args:
+        size: number of windows.
+        length: number of elements of the image along the dimension.
+        offsets: position of each tap of the first window, relative to the image's first element, in ascending order.
+        ceil: the operator's ``ceil_mode``.
+    """
     if isinstance(size, int) and isinstance(length, int):
         return True
     enters = sorted({max(-(offset // stride), 0) for offset in offsets})
     within: list[ix.Index] = []
     beyond: list[ix.Index] = []
     for offset in reversed(offsets):
-        # As the scheduler writes it (``guards.bounds_of``).
+        # The same expression as the scheduler's (``guards.bounds_of``).
         edge = ix.mul(ix.floordiv(ix.add(offset, ix.mul(length, -1)), stride), -1)
         (beyond if _leaves_behind(offset, offsets[-1], stride, padding, ceil) else within).append(edge)
     edges = [0, *enters, *within, size, *beyond]
@@ -93,12 +101,12 @@ def _know_edges(
 
 
 def _leaves_behind(offset: int, last: int, stride: int, padding: int, ceil: bool) -> bool:
-    """Whether a tap leaves an image of any length behind the last window, if it does at all.
+    """Whether no window's tap at ``offset`` lies beyond the image's end, whatever the image's length.
 
     Args:
         last: the offset of a window's last tap.
     """
-    some = range(last + padding + 1, last + padding + 1 + stride)  # what follows repeats itself
+    some = range(last + padding + 1, last + padding + 1 + stride)  # lengths of one period: further ones repeat it
     windows = [(n + padding - last - 1 + ceil * (stride - 1)) // stride + 1 for n in some]
     return all(count <= -((offset - n) // stride) for count, n in zip(windows, some))
 
@@ -106,7 +114,7 @@ def _leaves_behind(offset: int, last: int, stride: int, padding: int, ceil: bool
 def _along(
     g: GraphLowering, x: TensorValue, dim: int, size: ix.Index, kernel: int, stride: int, padding: int, dilation: int
 ) -> TensorValue:
-    """Maxima of windows along one dim, which then has ``size`` elements; in memory."""
+    """Maxima of windows along one dimension, which then has ``size`` elements. The result is realized."""
     if (kernel, stride, padding) == (1, 1, 0):
         return x
     length = x.shape[dim]

@@ -1,8 +1,8 @@
-"""Pooling for training: max pooling with indices, and the gradients of max and average pooling.
+"""Lowerings of pooling for training: max pooling with indices, and the gradients of max and average pooling.
 
-A place is found with its maximum, window by window, in eager's order: of equal elements the first, of NaNs the last.
-A maximum's gradient is added where it stood, in the order of the windows; a mean's is read by every element of the
-window.
+The index of a maximum is found together with the maximum, window by window, in eager's order: the first of equal
+elements, the last of NaNs. The gradient of a maximum is added at the maximum's position, in the order of the windows.
+The gradient of a mean is read by every element of its window.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 
-# The taps of a window stand in the text one by one.
+# Largest number of elements in a window: its taps are unrolled in the generated code.
 MAX_WINDOW = 16
 
 
 def _fixed(g: GraphLowering, *shapes: Sequence[ix.Index]) -> bool:
-    """Whether images are of sizes that are numbers; there may be any number of them."""
+    """Whether the last two sizes of each shape are numbers; the others may be symbols."""
     return all(g.sizes.are_known(shape, 2, "an image is pooled") for shape in shapes)
 
 
@@ -46,7 +46,11 @@ def max_with_places(
     g: GraphLowering, x: TensorValue, out: Sequence[int], kernel: tuple[int, int], step: tuple[int, int],
     padding: tuple[int, int], dilation: tuple[int, int],
 ) -> Any:
-    """Maxima of windows over the last two dims, and where in the image each stands."""
+    """Maxima of windows over the last two dimensions, and the index of each in its image, flattened.
+
+    Args:
+        out: numbers of windows along the last two dimensions.
+    """
     if kernel[0] * kernel[1] > MAX_WINDOW:
         return NotImplemented
     g.realize_if_dear(x)
@@ -77,7 +81,7 @@ def _first_inside(
     g: GraphLowering, corner: Sequence[ix.Index], size: Sequence[ix.Index], kernel: tuple[int, int],
     dilation: tuple[int, int],
 ) -> Node:
-    """The place, counted from the window's corner, of its first element that is no padding."""
+    """The offset, relative to the window's corner in the flattened image, of its first element outside the padding."""
     total = g.ops.const(0, torch.int64)
     for begin, n, taps, d, stride in zip(corner, size, kernel, dilation, (size[1], 1)):
         first = g.ops.const(0, torch.int64)
@@ -106,7 +110,7 @@ def max_pool2d_backward(
     area = ix.mul(height, width)
     if is_size(area, 1):
         return NotImplemented
-    # The image is contiguous: a place counts its elements, whatever rows they are in.
+    # The image is contiguous, so an index into the flattened image is an offset in its memory.
     place = place_of(g, indices.node, area, False, RuntimeError, "Found an invalid max index: {}")
     places = (*shape_vars(grad_output.shape)[:-2], 0, place)
     image = filled(g, self.shape, 0, grad_output.dtype)
@@ -125,7 +129,7 @@ def avg_pool2d_backward(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Any:
-    """Where windows lie side by side, or begin at every element."""
+    """Lowers the gradient where windows are adjacent without overlap or padding, or where the stride is 1."""
     kernel, pad = pair(kernel_size), pair(padding)
     step = pair(stride) if stride else kernel
     if not _fixed(g, self.shape, grad_output.shape) or grad_output.dtype in HALF:
@@ -154,7 +158,12 @@ def avg_pool2d_backward(
 
 
 def _repeated(g: GraphLowering, x: TensorValue, shape: Sequence[ix.Index], kernel: tuple[int, int]) -> TensorValue:
-    """Every element over a window of its own; what lies in none is 0."""
+    """Repeats every element over a window of its own; elements of the result outside of all windows are 0.
+
+    Args:
+        shape: shape of the result.
+        kernel: rows and columns of a window.
+    """
     variables = list(shape_vars(shape))
     at = [*variables[:-2], *(ix.floordiv(v, k) for v, k in zip(variables[-2:], kernel))]
     node = reindexed(g.ops, x, [0 if is_size(n, 1) else i for i, n in zip(at, x.shape)])
@@ -171,7 +180,7 @@ def _repeated(g: GraphLowering, x: TensorValue, shape: Sequence[ix.Index], kerne
 
 @register_lowering(aten._adaptive_avg_pool2d_backward.default)
 def adaptive_avg_pool2d_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue) -> Any:
-    """Where the windows are all of one size."""
+    """Lowers the gradient where all windows have the same size."""
     if not _fixed(g, self.shape, grad_output.shape) or grad_output.dtype in HALF:
         return NotImplemented
     sides = [(int(n), int(out)) for n, out in zip(self.shape[-2:], grad_output.shape[-2:])]
