@@ -33,7 +33,7 @@ MAX_WINDOW = 16
 
 
 def _fixed(g: GraphLowering, *shapes: Sequence[ix.Index]) -> bool:
-    """Whether the last two sizes of each shape are numbers; the others may be symbols."""
+    """Whether the last two sizes of each shape are numbers and no shape is empty; the other sizes may be symbols."""
     return all(g.sizes.are_known(shape, 2, "an image is pooled") for shape in shapes)
 
 

@@ -1,8 +1,8 @@
-"""Matrix products as loops that a template computes, so that what follows is computed on the tiles.
+"""Lowerings of matrix products as loop nests that a template computes, so that the epilogue is computed on the tiles.
 
-Only dtypes and sizes that the target's template takes (``Products``); the rest is the library's. A size that is a
-symbol is taken to be worth it. Operands of 16 bits are summed up in float32, and the operator's result is rounded once,
-as the library's is.
+The template computes dtypes and sizes that the target declares (``Products``); the library computes the rest. A
+symbolic size is assumed to be large enough. Products of 16-bit operands are accumulated in float32, and the operator's
+result is rounded once, as the library's is.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 
-# A sum of fewer products is no loop for vectors.
+# Least number of products per sum of a product that is a plain reduction: a shorter loop is not vectorized.
 MIN_SUM = 8
 
 
 class Operand:
-    """A tensor in memory: buffer, offset and strides."""
+    """An operand of a product as a tensor in memory: buffer, offset and strides."""
 
     def __init__(self, g: GraphLowering, x: TensorValue):
         g.realize(x)
@@ -47,19 +47,20 @@ class Operand:
             layout = g.layout_of(x)
         assert layout is not None
         self.shape = x.shape
-        # That of a dimension of one element is never taken, and may be a symbol: x[:, -1:] of one sequence.
+        # The stride of a dimension of size 1 is never used, and may be symbolic, as in x[:, -1:] of a single sequence.
         dense = ix.contiguous_strides(self.shape)
         self.stride = tuple(d if is_size(n, 1) else s for n, s, d in zip(self.shape, layout[1], dense))
         self.buffer, self.offset = layout[0], layout[2]
         self.dtype = x.dtype
 
     def element(self, g: GraphLowering, at: Shape) -> Node:
-        """An element as it is multiplied."""
+        """The element at an index, converted to the dtype in which it is multiplied."""
         load = g.ops.load(self.buffer, ix.add(ix.dot(at, self.stride), self.offset), self.dtype)
         return g.ops.cast(load, opmath(self.dtype))
 
     def flat(self, first: int, last: int) -> ix.Index | None:
-        """The stride of dims ``first`` to ``last`` (not included) as one, if they are that."""
+        """The common stride of dimensions ``first`` to ``last`` (exclusive) if they can be flattened into one; None if
+        they cannot."""
         step: ix.Index | None = None
         extent: ix.Index = 1
         for n, s in reversed(list(zip(self.shape[first:last], self.stride[first:last]))):
@@ -74,11 +75,13 @@ class Operand:
 
 
 def _is_small(n: ix.Index, least: int) -> bool:
+    """Whether a size is known to be less than ``least``."""
     return isinstance(n, int) and n < least
 
 
 def suits(g: GraphLowering, *tensors: TensorValue) -> bool:
-    """Whether tensors are of the kind that the target's template takes."""
+    """Whether the target's template takes operands of the dtype and on the device of these tensors, none of which is
+    empty."""
     dtype = tensors[0].dtype
     return dtype in g.abilities.products.dtypes and all(
         t.dtype is dtype and t.device.type == g.device and not any(is_size(n, 0) for n in t.shape) for t in tensors
@@ -95,14 +98,15 @@ def emit_product(
     reduced: tuple[ix.Var, ...],
     order: Shape | None = None,
 ) -> TensorValue:
-    """The nest of a sum of products, in memory.
+    """Emits the loop nest of a sum of products, and returns its result, which is in memory.
 
     Args:
-        shape: of the result, which is contiguous.
-        loops: the same elements as the nest runs over them: ``shape``, or a finer form of it.
-        contraction: None leaves the sum to the generated loops.
-        a, b: what is multiplied, over ``shape_vars(loops)`` and ``reduced``.
-        order: the variables of ``loops`` in the order of the nest's loops, if that is another.
+        shape: shape of the result, which is contiguous.
+        loops: shape of the nest's iteration space: ``shape``, or ``shape`` with dimensions split further.
+        contraction: description of the product for the template; None leaves the sum to the generated loops.
+        a, b: the factors, in terms of ``shape_vars(loops)`` and ``reduced``.
+        reduced: the variables over which products are summed.
+        order: the variables of ``loops`` in the order of the nest's loops, if it is a different one.
     """
     stride = ix.contiguous_strides(shape)
     buffer = g.new_buffer(shape, stride, torch.float32, torch.device(g.device))
@@ -128,8 +132,17 @@ def emit_product(
 def product(
     g: GraphLowering, x: TensorValue, y: TensorValue, batch: int, library: bool = True
 ) -> TensorValue | None:
-    """``x @ y`` with ``batch`` leading dims in common: x is (batch, lines..., k), y is (batch, k, n). None: not for the
-    template, or, if ``library``, faster by the library. The sums are of float32."""
+    """``x @ y``, accumulated in float32.
+
+    Args:
+        x: tensor of shape (batch..., lines..., k).
+        y: tensor of shape (batch..., k, n).
+        batch: number of leading batch dimensions, which both operands have.
+        library: whether to leave the product to the library where that is faster.
+
+    Returns:
+        the product in float32, or None if the library has to compute it.
+    """
     rule = g.abilities.products
     if not suits(g, x, y):
         return None
@@ -156,8 +169,8 @@ def product(
     a = left.element(g, (*variables[:-1], k))
     b = right.element(g, (*variables[:batch], k, variables[-1]))
     if few:
-        # One pass over the second factor, without packing anything: its columns are rows in memory, with sums along
-        # them, or its rows are, and all sums of one line grow together.
+        # A plain reduction, which reads the second factor once and packs nothing. Either the factor's columns are
+        # contiguous, and sums run along them, or its rows are, and all sums of the single line are accumulated together.
         along_depth = is_size(right.stride[-2], 1) and is_size(left.stride[-1], 1)
         in_rows = is_size(right.stride[-1], 1) and is_size(lines, 1)
         along_columns = in_rows and not _is_small(columns, rule.least_columns)
@@ -170,7 +183,7 @@ def product(
     first = Matrix(left.buffer, left.offset, outer[0], line, left.stride[-1])
     second = Matrix(right.buffer, right.offset, outer[1], right.stride[-1], right.stride[-2])
     if rule.streams and second.line != 1 and second.depth == 1 and 1 in (first.line, first.depth):
-        # The second factor's columns lie in memory (the weights of a linear layer): they are what is streamed.
+        # The second factor's columns are contiguous (the weights of a linear layer), so it becomes the left operand.
         contraction = Contraction(batches, last, rows, depth, second, first, True)
     else:
         contraction = Contraction(batches, rows, last, depth, first, second, False)
@@ -181,7 +194,7 @@ def product(
 
 
 def _of_few_terms(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int, depth: int) -> TensorValue:
-    """``x @ y`` as a chain of operations: coordinates that are turned, say, by a matrix for each point."""
+    """``x @ y`` as a chain of operations, for instance the rotation of coordinates by a matrix for each point."""
     shape = (*x.shape[:-1], y.shape[-1])
     for operand, times in ((x, shape[-1]), (y, ix.product(x.shape[batch:-1]))):
         if isinstance(times, int) and times <= g.abilities.few:
@@ -200,13 +213,14 @@ def _of_few_terms(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int, 
 
 
 def _copied(g: GraphLowering, x: TensorValue) -> TensorValue:
+    """A contiguous copy in memory."""
     copy = TensorValue(x.shape, x.dtype, x.node, ix.contiguous_strides(x.shape), x.device)
     g.realize(copy, fresh=True)
     return copy
 
 
 def turned(g: GraphLowering, x: TensorValue) -> TensorValue:
-    """``x`` with its last two dims exchanged, without moving data."""
+    """``x`` with its last two dimensions transposed, without moving data."""
     g.realize(x)
     shape = (*x.shape[:-2], x.shape[-1], x.shape[-2])
     variables = shape_vars(shape)
@@ -220,6 +234,7 @@ def turned(g: GraphLowering, x: TensorValue) -> TensorValue:
 
 
 def plus(g: GraphLowering, x: TensorValue, bias: TensorValue | None) -> TensorValue:
+    """``x + bias``, or ``x`` if there is no bias."""
     return x if bias is None else elementwise(g, lambda a, b: g.ops.op("add", a, b), x, bias)
 
 
@@ -247,10 +262,11 @@ def bmm(g: GraphLowering, self: TensorValue, mat2: TensorValue) -> Any:
 
 
 def _of_all(g: GraphLowering, x: TensorValue, y: TensorValue) -> TensorValue | None:
-    """The matrix that all of the batch ``y`` are, if they are one and one product of all lines of ``x`` takes less: the
-    matrix is packed once then. Where the lines are not equally far apart they are copied first, which they are worth on
-    a CPU if they are shorter than what would be packed for each entry of the batch. So torch has a linear layer of
-    an input with the batch in the middle (``batch_first`` attention)."""
+    """The single matrix that the batch ``y`` repeats, if there is one and it pays to compute one product of all lines
+    of ``x``, for which the matrix is packed only once. None otherwise. If the lines of ``x`` do not have a common
+    stride, they have to be copied first. On a CPU this pays if there are fewer lines than columns, since the matrix
+    would otherwise be packed for each entry of the batch. torch makes such products for a linear layer whose input has
+    the batch in the middle (``batch_first`` attention)."""
     if is_size(y.shape[0], 1) or any(v in y.node.vars for v in loop_vars(shape_vars(y.shape)[:1])):
         return None
     if Operand(g, x).flat(0, 2) is None:
@@ -264,8 +280,8 @@ def _of_all(g: GraphLowering, x: TensorValue, y: TensorValue) -> TensorValue | N
 
 
 def rounded(g: GraphLowering, x: TensorValue, dtype: torch.dtype) -> TensorValue:
-    """The result of an operator on operands of this dtype, in memory if that is not how it was summed up: what reads
-    it in another kernel moves half as many bytes."""
+    """The result of a product, converted to the dtype of the operands. It is realized if that differs from the dtype of
+    accumulation, so that another kernel that reads it moves half as many bytes."""
     if x.dtype is dtype:
         return x
     result = TensorValue(x.shape, dtype, g.ops.cast(x.node, dtype), ix.contiguous_strides(x.shape), x.device)
@@ -276,7 +292,8 @@ def rounded(g: GraphLowering, x: TensorValue, dtype: torch.dtype) -> TensorValue
 def scaled_sum(
     g: GraphLowering, self: TensorValue, product: TensorValue | None, beta: Number, alpha: Number
 ) -> Any:
-    """``beta * self + alpha * product``; with ``beta`` 0 what ``self`` holds does not matter, NaN included."""
+    """``beta * self + alpha * product``. If ``beta`` is 0, ``self`` is ignored, even if it holds NaN.
+    ``NotImplemented`` if there is no product."""
     if product is None:
         return NotImplemented
     if alpha != 1:

@@ -1,8 +1,8 @@
-"""Dtypes of results, and where rounding happens.
+"""Type promotion and rounding: the dtypes of results, and the points at which elementwise operators round.
 
-Eager computes an operator in the promoted dtype of its operands, bfloat16 and float16 in float32 with one rounding at
-the end of the operator. ``elementwise`` writes exactly that into the loop body, so that a fused chain gives eager's
-numbers.
+Eager computes an operator in the promoted dtype of its operands; it computes bfloat16 and float16 in float32, and
+rounds once at the end of the operator. ``elementwise`` writes exactly these casts into the loop body, so that a fused
+chain gives eager's numbers.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ Operand = Union[TensorValue, Number]
 
 
 def _category(dtype: torch.dtype) -> int:
+    """Rank of a dtype's category in type promotion: bool, integer, floating-point."""
     return 0 if dtype is torch.bool else 1 if not dtype.is_floating_point else 2
 
 
 def result_type(operands: Sequence[Operand]) -> torch.dtype:
-    """As ``torch.result_type``: tensors with dimensions first, then 0-dim tensors, then numbers, by category."""
+    """The promoted dtype, as ``torch.result_type`` computes it. Tensors with dimensions have priority over 0-dim
+    tensors, and these over numbers, unless an operand of lower priority has a higher category."""
     ranked: list[torch.dtype | None] = [None, None, None]
     for x in operands:
         if isinstance(x, TensorValue):
@@ -54,23 +56,24 @@ def result_type(operands: Sequence[Operand]) -> torch.dtype:
 
 
 def opmath(dtype: torch.dtype) -> torch.dtype:
-    """The dtype that eager computes in."""
+    """The dtype in which eager computes and accumulates: float32 for 16-bit floats."""
     return torch.float32 if dtype in HALF else dtype
 
 
 def to_float(dtype: torch.dtype) -> torch.dtype:
-    """The result of a function of real numbers (exp, true division)."""
+    """The result's dtype of a function of real numbers (exp, true division)."""
     return dtype if dtype.is_floating_point else torch.get_default_dtype()
 
 
 def number(g: GraphLowering, x: Any, dtype: torch.dtype) -> Node:
-    """A number that an operation is given; sizes are numbers, too, and what is computed from them."""
+    """A node for a numeric argument: a constant, a symbolic size, or a float that is computed from sizes."""
     if isinstance(x, FloatNode):
         return g.ops.cast(_computed(g, x), dtype)
     return g.ops.cast(g.ops.index(x), dtype) if isinstance(x, ix.Expr) else g.ops.const(x, dtype)
 
 
 def _computed(g: GraphLowering, x: FloatNode) -> Node:
+    """A float64 node for a float that is computed from sizes."""
     if x.function == "constant":
         return g.ops.const(x.hint, torch.float64)
     args = [_computed(g, a) if isinstance(a, FloatNode) else number(g, a.expr, torch.float64) for a in x.args]
@@ -80,7 +83,14 @@ def _computed(g: GraphLowering, x: FloatNode) -> Node:
 def operand(
     g: GraphLowering, x: Operand, dtype: torch.dtype, compute: torch.dtype, shape: Any, exact_scalar: bool
 ) -> Node:
-    """One operand in the dtype of the computation, as TensorIterator would convert it."""
+    """One operand's element in the dtype of the computation, converted as TensorIterator would convert it.
+
+    Args:
+        dtype: the promoted dtype, to which the operand is rounded first.
+        compute: dtype of the computation.
+        shape: shape of the result.
+        exact_scalar: whether a number or 0-dim tensor is not rounded to ``dtype`` first.
+    """
     if not isinstance(x, TensorValue):
         if not exact_scalar and dtype is not compute:
             return g.ops.cast(g.ops.cast(number(g, x, torch.float64), dtype), compute)
@@ -99,14 +109,14 @@ def elementwise(
     result: torch.dtype | None = None,
     exact_scalar: bool = False,
 ) -> TensorValue:
-    """``fn`` of the operands' elements, broadcast.
+    """Applies ``fn`` to the elements of the operands, which are broadcast against each other.
 
     Args:
-        fn: takes nodes in the computation's dtype, returns one.
-        dtype: what operands are converted to; their promoted dtype if not given.
+        fn: function that takes a node for each operand in the computation's dtype, and returns the result's node.
+        dtype: dtype to which the operands are converted; their promoted dtype if not given.
         result: the result's dtype; ``dtype`` if not given.
-        exact_scalar: a number or 0-dim tensor as the last operand is not rounded to a 16-bit ``dtype`` first (eager's
-            mul and div).
+        exact_scalar: whether a number or 0-dim tensor as the last operand is not rounded to a 16-bit ``dtype`` first
+            (as in eager's mul and div).
     """
     dtype = dtype or result_type(operands)
     compute = opmath(dtype)

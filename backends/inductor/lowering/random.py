@@ -1,15 +1,16 @@
-"""Random numbers in kernels: eager's on a GPU, each computed where it is used from the generator's seed and offset.
+"""Lowerings of random numbers on a GPU: kernels compute eager's numbers where they are used, from the generator's seed
+and offset.
 
-Eager's CUDA kernels give each thread a stream of Philox4x32-10, and a thread four numbers at a time
-(``aten/src/ATen/native/cuda``). Which thread draws the number of an element, and as which of its numbers, follows from
-the element's place in memory, the number of threads and, for dropout, how many elements a thread loads at once.
+Eager's CUDA kernels give each thread a stream of Philox4x32-10, from which it draws four numbers at a time
+(``aten/src/ATen/native/cuda``). Which thread draws an element's number, and at which position of its stream, follows
+from the element's position in memory, the number of threads and, for dropout, how many elements a thread loads at once.
 
-A call reserves its numbers when its turn comes (``device_random.reserve``): a library call whose result, three integers
-on the host, kernels get as arguments. So draws by kernels and by the library keep eager's order.
+A call reserves its numbers when its turn comes (``device_random.reserve``). This is a library call whose result, three
+integers on the host, is passed to kernels as arguments. So draws by kernels and by the library keep eager's order.
 
-Invariant: values and the generator's state are eager's, bit for bit. What is not certain is left to the library: sizes
-that are symbols or beyond 32 bits, float64, memory that is not dense, numbers that a compiler may round in two ways
-(normal distributions; uniform ones of a range that is not a power of two and does not begin at 0).
+Invariant: values and the generator's state are eager's, bit for bit. Cases in which this is not certain are left to the
+library: sizes that are symbolic or exceed 32 bits, float64, memory that is not dense, numbers that a compiler may round
+in two ways (normal distributions; uniform ones whose range neither begins at 0 nor has a power of two as its width).
 """
 from __future__ import annotations
 
@@ -33,17 +34,17 @@ from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS, register_
 aten = torch.ops.aten
 
 _FLOATS = HALF | {torch.float32}
-_MOST = 2**31 - 1  # elements that eager's kernels index with 32 bits, and draw for in one launch
-_LANES = 4
+_MOST = 2**31 - 1  # largest number of elements that eager's kernels index with 32 bits, and draw for in one launch
+_LANES = 4  # numbers that one evaluation of Philox gives
 
 
 # ---------------------------------------------------------------- numbers
 def _uniform(g: GraphLowering, shape: Shape, stride: Shape, device: torch.device, vector: int = 1) -> Node:
-    """Numbers in (0, 1] of float32, as ``curand_uniform4`` makes them.
+    """Uniformly distributed float32 numbers in (0, 1], as ``curand_uniform4`` makes them.
 
     Args:
-        stride: of the memory that eager's kernel fills.
-        vector: how many elements one after the other its threads load at once.
+        stride: strides of the memory that eager's kernel fills.
+        vector: number of consecutive elements that a thread of eager's kernel loads at once.
     """
     seed, first, threads = _reserved(g, math.prod(n for n in shape if isinstance(n, int)), device)
     ops = g.ops
@@ -60,7 +61,7 @@ def _uniform(g: GraphLowering, shape: Shape, stride: Shape, device: torch.device
         within = ops.op("and", place, whole(vector - 1))
         lane, step = within, turn
         if vector > _LANES:
-            # A thread draws several times for what it loads at once.
+            # A thread draws several times for the elements that it loads at once.
             lane = ops.op("and", within, whole(_LANES - 1))
             step = ops.op("add", ops.op("mul", turn, whole(vector // _LANES)), ops.op("shr", within, whole(2)))
     bits = ops.op("philox", ops.op("add", first, step), thread, seed, lane)
@@ -69,7 +70,7 @@ def _uniform(g: GraphLowering, shape: Shape, stride: Shape, device: torch.device
 
 
 def _reserved(g: GraphLowering, count: int, device: torch.device) -> list[Node]:
-    """The seed, the first counter and the number of threads, as eager would have them for so many elements."""
+    """The seed, the first counter and the number of threads that eager would use for ``count`` elements."""
     buffer = g.new_buffer((3,), (1,), torch.int64, torch.device("cpu"))
     buffer.device = torch.device("cpu")
     g.emit(prog.ExternCall(reserve, (count, device), {}, (buffer.name,), ", ".join(g.origin)))
@@ -77,7 +78,7 @@ def _reserved(g: GraphLowering, count: int, device: torch.device) -> list[Node]:
 
 
 def _is_served(shape: Sequence[ix.Index], stride: Sequence[ix.Index]) -> bool:
-    """Whether eager fills memory of this layout by one launch, in the order of its elements."""
+    """Whether eager fills memory of this layout by one launch, in the order of the elements in memory."""
     numbers = [n for n in (*shape, *stride) if isinstance(n, int)]
     if len(numbers) < len(shape) + len(stride):
         return False
@@ -88,6 +89,7 @@ def _is_served(shape: Sequence[ix.Index], stride: Sequence[ix.Index]) -> bool:
 def _filled_uniformly(
     g: GraphLowering, shape: Shape, stride: Shape, dtype: torch.dtype, device: torch.device, low: float, high: float
 ) -> Any:
+    """A new tensor of numbers that are uniformly distributed in [low, high)."""
     if dtype not in _FLOATS or not _is_served(shape, stride):
         return NotImplemented
     low, high = (torch.tensor(n, dtype=dtype).item() for n in (low, high))
@@ -98,7 +100,7 @@ def _filled_uniformly(
     single = torch.float32
     number = g.ops.op("add", g.ops.op("mul", number, g.ops.const(width, single)), g.ops.const(low, single))
     value = g.ops.cast(number, dtype)
-    # The ends of (0, 1] are turned round.
+    # Like eager's kernel, replace the upper end of the range by the lower one, so that the range is [low, high).
     is_last = g.ops.op("eq", value, g.ops.const(high, dtype))
     return TensorValue(shape, dtype, g.ops.op("where", is_last, g.ops.const(low, dtype), value))
 
@@ -106,6 +108,7 @@ def _filled_uniformly(
 def _filled_with_truths(
     g: GraphLowering, shape: Shape, stride: Shape, dtype: torch.dtype, device: torch.device, p: float
 ) -> Any:
+    """A new tensor of numbers that are 1 (true) with probability ``p``, otherwise 0."""
     if dtype is torch.float64 or not 0 <= p <= 1 or not _is_served(shape, stride):
         return NotImplemented
     number = _uniform(g, shape, stride, device)
@@ -172,8 +175,8 @@ def native_dropout(g: GraphLowering, input: TensorValue, p: float, train: bool |
         return NotImplemented
     count = math.prod(n for n in shape if isinstance(n, int))
     vector = vector_of(count, input.dtype.itemsize)
-    # How much a thread loads at once depends on where the operand lies, which is certain of memory that eager has just
-    # allocated.
+    # How many elements a thread loads at once depends on the operand's alignment, which is only certain for memory that
+    # eager has just allocated.
     if g.wanted_stride(shape) not in (None, stride) or vector > 1 and not _is_allocated(g.operand(0)):
         return NotImplemented
     kept = torch.tensor(1 - p, dtype=torch.float32).item()
@@ -188,8 +191,8 @@ def native_dropout(g: GraphLowering, input: TensorValue, p: float, train: bool |
 
 
 def _is_allocated(node: torch.fx.Node) -> bool:
-    """Whether eager has the tensor at the beginning of memory that an operation of the graph has allocated: it is no
-    input, no part of another tensor, and nothing that was written to one."""
+    """Whether the tensor is in eager at the beginning of memory that an operation of the graph has allocated: it is not
+    an input, not a part of another tensor, and not a value that is written into one."""
     count = node.meta["val"].numel()
     while True:
         if node.meta["val"].numel() != count or node.op != "call_function" or node.meta["val"].storage_offset() or any(
@@ -202,7 +205,7 @@ def _is_allocated(node: torch.fx.Node) -> bool:
 
 
 def _writes(user: torch.fx.Node, node: torch.fx.Node) -> bool:
-    """Whether the user stands for writing the node's value into a tensor, or a part of one."""
+    """Whether the user writes the node's value into a tensor or a part of one."""
     if user.target is aten.copy_.default:
         return user.args[1] is node
     name = getattr(user.target, "__name__", "").partition(".")[0]

@@ -1,9 +1,9 @@
-"""Reductions: sums, extremes, positions of extremes, moments.
+"""Lowerings of reductions: sums, extremes, positions of extremes, moments.
 
-Each makes a loop nest whose result is in a buffer of its own; what surrounds it (dividing by the count, casting) is
-pointwise and fuses like anything else. Sums of 16-bit floats run in float32, as in eager. A variance is computed in two
-passes, which is as accurate as Welford's method and needs no division inside the loop; the rows that it reads twice are
-in the cache.
+Each makes a loop nest whose result is in a buffer of its own; the operations around it (dividing by the count, casting)
+are pointwise and fuse as usual. Sums of 16-bit floats are accumulated in float32, as in eager. A variance is computed
+in two passes, which is as accurate as Welford's method and needs no division inside the loop; the rows that it reads
+twice are in the cache.
 """
 
 from __future__ import annotations
@@ -31,56 +31,61 @@ Dims = Any  # None, an int, or a list of them
 
 
 def all_dims(dim: Dims, rank: int) -> tuple[int, ...]:
-    """The dimensions meant, in order; all of them for None or an empty list."""
+    """The dimensions that an operator's ``dim`` argument means, in ascending order; all of them for None or an empty
+    list."""
     if dim is None or (isinstance(dim, (list, tuple)) and not dim):
         return tuple(range(rank))
     return tuple(sorted({wrap(d, rank) for d in (dim if isinstance(dim, (list, tuple)) else (dim,)) if rank}))
 
 
 def count(x: TensorValue, dims: Sequence[int]) -> ix.Index:
-    """How many elements one result is made of."""
+    """Number of elements that are reduced to one result."""
     return ix.product(x.shape[d] for d in dims)
 
 
 def cast_to(g: GraphLowering, x: TensorValue, dtype: torch.dtype) -> TensorValue:
+    """``x`` converted to a dtype."""
     return TensorValue(x.shape, dtype, g.ops.cast(x.node, dtype), device=x.device)
 
 
 def divided_by(g: GraphLowering, x: TensorValue, n: ix.Index) -> TensorValue:
-    """``x / n`` for a number of elements, which may be symbolic."""
+    """``x / n``, where ``n`` is a number of elements, which may be symbolic."""
     divisor = g.ops.const(n, x.dtype) if isinstance(n, int) else g.ops.cast(g.ops.index(n), x.dtype)
     return TensorValue(x.shape, x.dtype, g.ops.op("div", x.node, divisor), device=x.device)
 
 
 def sum_of(g: GraphLowering, x: TensorValue, dims: Sequence[int], keepdim: bool) -> TensorValue:
-    """The sum in the dtype that eager accumulates in (float32 for 16-bit floats)."""
+    """The sum in the dtype in which eager accumulates (float32 for 16-bit floats)."""
     x = cast_to(g, x, opmath(x.dtype))
     if x.dtype.is_floating_point and is_size(count(x, dims), 1):
-        x = elementwise(g, lambda a: g.ops.op("add", a, like(g.ops, a, 0)), x)  # -0.0 is added to 0
+        x = elementwise(g, lambda a: g.ops.op("add", a, like(g.ops, a, 0)), x)  # a sum starts at 0: -0.0 becomes 0.0
     return summed(g, x, dims, keepdim)
 
 
 def mean_of(g: GraphLowering, x: TensorValue, dims: Sequence[int], keepdim: bool) -> TensorValue:
+    """The mean in the dtype in which eager accumulates."""
     return divided_by(g, sum_of(g, x, dims, keepdim), count(x, dims))
 
 
 def moments(g: GraphLowering, x: TensorValue, dims: Sequence[int]) -> tuple[TensorValue, TensorValue]:
-    """Mean and sum of squared differences from it, dims kept as 1, in the dtype of accumulation.
+    """The mean, and the sum of squared differences from it, in the dtype of accumulation, with ``dims`` kept as size 1.
 
-    A mean of large numbers that differ little is wrong in the digits in which they differ. So their differences from
-    it are summed, too, and what their mean is not zero by corrects both. That of a sample will do (``memory_order``)
-    where it costs much to read all numbers once more.
+    The computed mean of large numbers that differ little is wrong in the digits in which they differ. So the
+    differences from it are summed as well, and their mean, which would be zero for an exact mean, corrects both
+    results. The mean of a sample is sufficient as the first mean (``memory_order``) where reading all numbers once more
+    is expensive.
     """
     x = cast_to(g, x, opmath(x.dtype))
     ops = g.ops
     part = None if g.abilities.near is None else sampled(ops, x, dims, g.abilities.near)
     rough = mean_of(g, x if part is None else part, dims, True)
     if part is not None:
-        # Infinities that others cancel, or make NaN, may not be in the sample: they are to be in the sums.
+        # The sample may miss an infinity that cancels those in it, which makes the mean NaN. So a sample's mean that is
+        # not finite is replaced by 0, and infinities enter the results through the sums over all elements.
         rough = elementwise(g, lambda m: ops.op("where", ops.op("lt", ops.op("abs", m), like(ops, m, math.inf)), m,
                                                 like(ops, m, 0)), rough)
         inner = contiguous_dim(x)
-        if inner is not None and inner in dims:  # neighbours in memory are neighbours in it, whatever their results
+        if inner is not None and inner in dims:  # one mean for each element of a short run, contiguous like the run
             shape = (*rough.shape[:inner], x.shape[inner], *rough.shape[inner + 1:])
             rough = TensorValue(shape, rough.dtype, expanded(ops, rough, shape), device=x.device)
     g.realize(rough)
@@ -96,11 +101,11 @@ def moments(g: GraphLowering, x: TensorValue, dims: Sequence[int]) -> tuple[Tens
     def corrected(m: Node, d: Node) -> Node:
         if part is not None:
             return ops.op("add", m, d)
-        return ops.op("where", is_nan(ops, d), m, ops.op("add", m, d))  # of infinities m is one, and d is none
+        return ops.op("where", is_nan(ops, d), m, ops.op("add", m, d))  # for infinities m is infinite, d NaN
 
     def less(s: Node, o: Node, d: Node) -> Node:
         rest = clamp_min(ops, ops.op("sub", s, ops.op("mul", o, d)), like(ops, s, 0))
-        infinite = s if part is None else ops.op("add", s, ops.op("mul", o, like(ops, o, 0)))  # NaN of infinities
+        infinite = s if part is None else ops.op("add", s, ops.op("mul", o, like(ops, o, 0)))  # NaN if o is infinite
         return ops.op("where", ops.op("eq", s, like(ops, s, math.inf)), infinite, rest)
 
     if rough.shape != by.shape:
@@ -112,7 +117,7 @@ def moments(g: GraphLowering, x: TensorValue, dims: Sequence[int]) -> tuple[Tens
 
 
 def without(g: GraphLowering, x: TensorValue, dims: Sequence[int], keepdim: bool) -> TensorValue:
-    """Drops the dimensions that were kept as 1."""
+    """Drops the reduced dimensions, which were kept with size 1, unless ``keepdim``."""
     if keepdim:
         return x
     return TensorValue(
@@ -194,7 +199,7 @@ def all_dim(g: GraphLowering, self: TensorValue, dim: Dims = None, keepdim: bool
 
 def _truth(g: GraphLowering, kind: str, x: TensorValue, dim: Dims, keepdim: bool) -> TensorValue:
     result = g.reduce(cast_to(g, x, torch.bool), kind, all_dims(dim, x.ndim), keepdim)
-    # Historical: of bytes, the answer is a byte.
+    # For historical reasons, the result for uint8 is uint8.
     return cast_to(g, result, torch.uint8) if x.dtype is torch.uint8 else result
 
 
@@ -279,7 +284,8 @@ def _variance(
 
 
 def _has_divisor(g: GraphLowering, n: ix.Index, correction: Number | None) -> bool:
-    """Whether it can be said what the sum of squares of n elements is divided by."""
+    """Whether the divisor of a variance of ``n`` elements can be computed: ``n`` is a number, or ``n - correction`` is
+    known to be positive in every call."""
     if isinstance(n, int):
         return True
     less = 1 if correction is None else correction
@@ -287,6 +293,7 @@ def _has_divisor(g: GraphLowering, n: ix.Index, correction: Number | None) -> bo
 
 
 def _divisor(g: GraphLowering, m: Node, n: ix.Index, correction: Number | None) -> Node:
+    """The divisor of a variance, ``n - correction``, in the dtype of ``m``."""
     less = 1 if correction is None else correction
     if isinstance(n, int):
         return like(g.ops, m, max(0.0, n - less))
