@@ -170,7 +170,7 @@ def product(
     b = right.element(g, (*variables[:batch], k, variables[-1]))
     if few:
         # A plain reduction, which reads the second factor once and packs nothing. Either the factor's columns are
-        # contiguous, and sums run along them, or its rows are, and all sums of the single line are accumulated together.
+        # contiguous, and sums run along them, or its rows are, and all sums of the single line are accumulated at once.
         along_depth = is_size(right.stride[-2], 1) and is_size(left.stride[-1], 1)
         in_rows = is_size(right.stride[-1], 1) and is_size(lines, 1)
         along_columns = in_rows and not _is_small(columns, rule.least_columns)

@@ -1,7 +1,7 @@
-"""Calls that eager refuses because of an operand's dtype or a number's size, in all versions of torch or in some.
+"""Recognizes calls that eager rejects because of an operand's dtype or a number's size, in some or all torch versions.
 
-Their metadata rules in torch let them pass, so the graph has them. Generated code would compute something; what the
-program is to see is eager's exception, which the library call raises.
+torch's shape inference on fake tensors accepts such calls, so the graph contains them. Generated code would compute
+some result, but the program has to see eager's exception, which the library call raises.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ _SUBTRACTIONS = frozenset({
 _WITH_FACTOR = frozenset({
     aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.sub.Scalar, aten.rsub.Tensor, aten.rsub.Scalar,
 })  # fmt: skip
-"""Operators whose ``alpha`` becomes a number of the result's dtype."""
+"""Operators whose ``alpha`` is converted to the result's dtype."""
 _CONVERTED = frozenset({
     aten.masked_fill.Scalar, aten.full.default, aten.full_like.default, aten.new_full.default, aten.fill.Scalar,
     aten.constant_pad_nd.default, aten.index_fill.int_Scalar, aten.scatter.value, aten.threshold.default,
     aten.pow.Tensor_Scalar, aten.scalar_tensor.default,
 })  # fmt: skip
-"""Operators whose numbers become numbers of the result's dtype before anything is computed."""
+"""Operators whose numeric arguments are converted to the result's dtype before anything is computed."""
 _BOUNDED = frozenset({
     aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default, aten.hardtanh.default,
 })  # fmt: skip
-"""Operators with bounds. Until torch 2.14 a bound becomes a number of the result's dtype as above, and a negative one
-of an unsigned dtype wraps around; from 2.15 on a bound beyond all numbers of the dtype is no bound, or refused. So the
-library computes with bounds that the dtype does not hold."""
+"""Operators with bounds. Up to torch 2.14, a bound is converted to the result's dtype as above, and a negative bound
+wraps around in an unsigned dtype. From 2.15 on, a bound outside of the dtype's range is ignored or rejected. So calls
+with bounds that the dtype cannot represent are left to the library."""
 
 _OF_REAL_NUMBERS = frozenset({aten._softmax.default, aten._log_softmax.default})
+"""Operators that take floating-point tensors only."""
 _OF_NUMBERS = frozenset({
     aten.abs.default, aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default,
 })  # fmt: skip
-"""Operators that are not for bools."""
+"""Operators that do not accept bools."""
 _BITWISE = frozenset(
     getattr(packet, overload)
     for packet in (aten.bitwise_and, aten.bitwise_or, aten.bitwise_xor, aten.bitwise_left_shift,
@@ -51,11 +52,12 @@ _EXTREMES = frozenset({
     aten.max.default, aten.min.default, aten.max.dim, aten.min.dim, aten.amax.default, aten.amin.default,
     aten.aminmax.default, aten.argmax.default, aten.argmin.default,
 })  # fmt: skip
-"""Reductions that have no answer for no elements."""
+"""Reductions that raise if they reduce no elements."""
 
 
 def is_refused(node: torch.fx.Node, sizes: Sizes) -> bool:
-    """Whether eager would raise, or does what depends on the version of torch: asked of nodes that have a lowering."""
+    """Whether eager would raise, or its result depends on the version of torch. To be called for nodes that have a
+    lowering."""
     target: Any = node.target
     if refuses_some_integer(node):
         return True
@@ -74,7 +76,7 @@ def is_refused(node: torch.fx.Node, sizes: Sizes) -> bool:
         dtype = node.meta["val"].dtype
         whole = not dtype.is_floating_point and isinstance(alpha, float)
         whole |= isinstance(alpha, bool) and dtype is not torch.bool
-        factor = -alpha if target in _SUBTRACTIONS and isinstance(alpha, (int, float)) else alpha  # eager adds
+        factor = -alpha if target in _SUBTRACTIONS and isinstance(alpha, (int, float)) else alpha  # eager adds -alpha
         return whole or (isinstance(factor, (int, float)) and not fits(factor, dtype))
     if target in _OF_REAL_NUMBERS:
         return not _first(node).dtype.is_floating_point
@@ -84,7 +86,7 @@ def is_refused(node: torch.fx.Node, sizes: Sizes) -> bool:
 
 
 def fits(number: int | float, dtype: torch.dtype) -> bool:
-    """Whether eager converts the number to the dtype without an overflow."""
+    """Whether eager converts the number to the dtype without an overflow error."""
     if dtype is torch.bool or dtype.is_complex:
         return True
     if dtype.is_floating_point:
@@ -95,12 +97,13 @@ def fits(number: int | float, dtype: torch.dtype) -> bool:
 
 
 def _holds(dtype: torch.dtype, number: int | float) -> bool:
-    """Whether the number lies among those of the dtype."""
+    """Whether the number is within the dtype's range."""
     unsigned = not dtype.is_floating_point and not dtype.is_complex and not dtype.is_signed
     return fits(number, dtype) and not (unsigned and number < 0)
 
 
 def _first(node: torch.fx.Node) -> torch.Tensor:
+    """The fake tensor of the node's first argument."""
     argument = node.args[0]
     assert isinstance(argument, torch.fx.Node)
     value: torch.Tensor = argument.meta["val"]
@@ -108,11 +111,12 @@ def _first(node: torch.fx.Node) -> torch.Tensor:
 
 
 def _may_be_empty(tensor: torch.Tensor, sizes: Sizes) -> bool:
-    """Whether it has no elements, in some call of the graph if its sizes are symbols."""
+    """Whether a tensor may have no elements; if its sizes are symbols, in any call of the graph."""
     return not all(sizes.at_most(1, index_of(n), "what is the largest of no elements") for n in tensor.shape)
 
 
 def _is_empty(value: Any) -> bool:
+    """Whether a result, or the first of several, is known to have no elements."""
     tensor = value if isinstance(value, torch.Tensor) else value[0]
     return any(type(n) is int and n == 0 for n in tensor.shape)
 

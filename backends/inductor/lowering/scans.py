@@ -1,6 +1,6 @@
-"""Running sums, products and extremes along one dimension.
+"""Lowerings of scans: running sums, products and extremes along one dimension.
 
-Each is a nest with a ``Scan`` (``ir.loops``), which carries what eager's loops carry, in the type in which they do
+Each is a loop nest with a ``Scan`` (``ir.loops``). It carries the same values as eager's loops, in the same dtype
 (``_carried_dtype``), element by element in order: the results are eager's, bit for bit where the step is exact.
 """
 
@@ -22,12 +22,13 @@ from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 
-# Fewer rows than this are no vector loop (``scheduler.loop_transforms.MIN_VECTOR``).
+# Least number of rows for a vectorized loop (``scheduler.loop_transforms.MIN_VECTOR``).
 FEW_ROWS = 4
 
 
 def _carried_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:
-    """What eager accumulates in: on a CPU float64, on a GPU the dtype itself."""
+    """The dtype in which eager accumulates: float32 for 16-bit floats, int64 for integers; for other floats, float64 on
+    a CPU, and the dtype itself on a GPU."""
     if dtype in HALF:
         return torch.float32
     if device.type == "cuda":
@@ -36,7 +37,7 @@ def _carried_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:
 
 
 class _Steps:
-    """One scan in the making: what it carries, and how."""
+    """A scan under construction: its loop, and the values that it carries from one iteration to the next."""
 
     def __init__(self, g: GraphLowering, x: TensorValue, dim: int):
         self.g, self.x = g, x
@@ -46,17 +47,19 @@ class _Steps:
         self.carried: list[Carried] = []
 
     def carry(self, name: str, start: Number, dtype: torch.dtype) -> Node:
-        """The value of that name as it was before an iteration, and, in what is stored, after it."""
+        """Declares a carried value, and returns its node. In the step (``becomes``) the node stands for the value
+        before an iteration, in the stored result (``store``) for the value after it."""
         self.carried.append(Carried(name, self.g.ops.const(start, dtype), self.g.ops.const(start, dtype)))
         return self.g.ops.acc(name, dtype, frozenset(self.dims))
 
     def becomes(self, *pairs: tuple[Node, Node]) -> None:
-        """What is carried after an iteration, and its part that is the iteration's own (``Carried.element``)."""
+        """Sets the step of each carried value: its value after an iteration, and the node in it that is the iteration's
+        own element (``Carried.element``)."""
         for c, (value, element) in zip(self.carried, pairs):
             c.value, c.element = value, element
 
     def store(self, value: Node, dtype: torch.dtype) -> TensorValue:
-        """The result, in memory."""
+        """Emits the scan's loop nest, which stores ``value``; returns the result, which is in memory."""
         x, g = self.x, self.g
         stride = g.dense_stride(x.shape)
         buffer = g.new_buffer(x.shape, stride, dtype, x.device)
@@ -67,17 +70,18 @@ class _Steps:
 
 
 def _can_scan(x: TensorValue, dim: int) -> bool:
-    # One element of a dimension is what is carried, too, but there is no loop for it.
+    # Along a dimension of size 1, the result is the element itself, but there is no loop to scan over.
     return x.ndim > 0 and not is_size(x.shape[wrap(dim, x.ndim)], 1) and not is_size(x.numel, 0)
 
 
 def _rows(x: TensorValue, dim: int) -> int | float:
-    """How many scans stand side by side; of a symbolic number, many."""
+    """Number of independent scans side by side; infinity if it is symbolic."""
     others = [size for d, size in enumerate(x.shape) if d != wrap(dim, x.ndim)]
     return math.prod(size if isinstance(size, int) else math.inf for size in others)
 
 
 def _accumulated(g: GraphLowering, kind: str, x: TensorValue, dim: int, dtype: torch.dtype | None) -> Any:
+    """Lowers a running sum ("add") or product ("mul")."""
     result = dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
     if not _can_scan(x, dim) or result not in FLOAT | HALF | INT:
         return NotImplemented
@@ -103,11 +107,12 @@ def cumprod(g: GraphLowering, self: TensorValue, dim: int, dtype: torch.dtype | 
 
 @register_lowering(aten.logcumsumexp.default)
 def logcumsumexp(g: GraphLowering, self: TensorValue, dim: int) -> Any:
-    """``log(exp(x) + exp(total))``, of the larger one and what the other adds to it; two equal infinities stay."""
+    """Carries ``log(exp(x) + exp(total))``, computed as the larger operand plus a correction for the other one; two
+    equal infinities give that infinity."""
     if not _can_scan(self, dim) or self.dtype not in FLOAT | HALF:
         return NotImplemented
     if _rows(self, dim) < (FEW_ROWS if self.device.type == "cpu" else 2):
-        return NotImplemented  # libm is faster than vectors that are mostly idle
+        return NotImplemented  # the library's scalar functions are faster than vectors that are mostly idle
     wide, ops = _carried_dtype(self.dtype, self.device), g.ops
     steps = _Steps(g, self, wrap(dim, self.ndim))
     total = steps.carry("running_logsumexp", -math.inf, wide)
@@ -120,7 +125,8 @@ def logcumsumexp(g: GraphLowering, self: TensorValue, dim: int) -> Any:
 
 
 def _extreme(g: GraphLowering, kind: str, x: TensorValue, dim: int) -> Any:
-    """The largest (or smallest) element so far, and where it last stood; a NaN is larger than all that follow."""
+    """Lowers a running maximum or minimum and its position: the last one of equal elements. From a NaN on, the result
+    is NaN."""
     if not _can_scan(x, dim) or x.dtype not in FLOAT | HALF | INT:
         return NotImplemented
     dim, ops = wrap(dim, x.ndim), g.ops
@@ -148,7 +154,7 @@ def _extreme(g: GraphLowering, kind: str, x: TensorValue, dim: int) -> Any:
 
 
 def _least(kind: str, dtype: torch.dtype) -> Number:
-    """What every element takes the place of."""
+    """The start value of a running extreme, which every element replaces."""
     if dtype.is_floating_point:
         return -math.inf if kind == "max" else math.inf
     info = torch.iinfo(dtype)

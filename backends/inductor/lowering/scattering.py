@@ -1,8 +1,8 @@
-"""Scatters, which write to parts of a tensor: scatter and its relatives, index_put, index_add, gradients that add up by
-index, and writes through views.
+"""Lowerings of writes to parts of a tensor: scatter and related operators, index_put, index_add, gradients that are
+accumulated by index, and writes through views.
 
-Each is a nest with an ``Update`` (``ir.loops``): the tensor as it was, then writes in the order in which eager makes
-them, so that sums have eager's roundings. Indices are all looked at before anything is written.
+Each is a loop nest with an ``Update`` (``ir.loops``): first the old content of the tensor, then the writes in eager's
+order, so that sums are rounded as in eager. All indices are checked before anything is written.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ aten = torch.ops.aten
 
 
 def _fixed(*values: TensorValue) -> bool:
+    """Whether all sizes are numbers, and none is 0."""
     return all(isinstance(n, int) and n for x in values for n in x.shape)
 
 
 def _are_equal(g: GraphLowering, a: Sequence[ix.Index], b: Sequence[ix.Index]) -> bool:
-    """Whether two shapes are one in every call, because of guards if need be; eager raises where they are not."""
+    """Whether two shapes are equal in every call, by new guards if need be; eager raises where they are not."""
     return len(a) == len(b) and all(n == m or g.sizes.at_most(n, m) and g.sizes.at_most(m, n) for n, m in zip(a, b))
 
 
@@ -55,8 +56,16 @@ def written(
     g: GraphLowering, x: TensorValue, shape: Sequence[ix.Index], places: Sequence[ix.Index], value: Node,
     add: bool | str,
 ) -> TensorValue:
-    """``x`` with ``value`` written to (or added to what is at, or joined with it by the operation named) ``folders``,
-    for each index into ``shape`` in order."""
+    """``x`` after writes to parts of it.
+
+    Args:
+        x: the tensor before the writes.
+        shape: shape of the iteration space: one write for each index into it, in order.
+        places: the index into each dimension of ``x`` that a write goes to.
+        value: the value that is written, in terms of ``shape_vars(shape)``.
+        add: False: the value replaces the element; True: it is added to it; the name of an operation: that operation
+            combines the two.
+    """
     stride = g.dense_stride(x.shape)
     buffer = g.new_buffer(x.shape, stride, x.dtype, x.device)
     variables = shape_vars(x.shape)
@@ -68,12 +77,14 @@ def written(
 
 
 def _can_add(x: TensorValue) -> bool:
-    """Eager adds 16-bit floats in float32 in some of its loops, and in others not."""
+    """Whether sums by index have eager's roundings in this dtype. Eager accumulates 16-bit floats in float32 in some of
+    its loops only, so they are excluded."""
     return x.dtype is not torch.bool and x.dtype not in HALF
 
 
 # ---------------------------------------------------------------- along one dimension
 def _scatter(g: GraphLowering, x: TensorValue, dim: int, index: TensorValue, src: Any, add: bool | str) -> Any:
+    """Lowers ``scatter`` of a tensor or a number ``src``; ``add`` is as in ``written``."""
     if not x.ndim or index.ndim != x.ndim or is_empty(x, index) or index.dtype is not torch.int64:
         return NotImplemented
     dim = wrap(dim, x.ndim)
@@ -98,7 +109,8 @@ def _scatter(g: GraphLowering, x: TensorValue, dim: int, index: TensorValue, src
 def _at_one_place(
     g: GraphLowering, x: TensorValue, dim: int, index: TensorValue, value: Node, message: str
 ) -> TensorValue:
-    """A constant but for one element of each row, as in ``one_hot``: computed where it is read, by a comparison."""
+    """A constant tensor except for one element of each row, as in ``one_hot``, as an expression that compares positions
+    with the index. It is computed where it is read, and not stored."""
     row = [0 if d == dim else v for d, v in enumerate(shape_vars(x.shape))]
     size = x.shape[dim]
     place = checked_place(g, reindexed(g.ops, index, row), size, False, RuntimeError, message)
@@ -132,7 +144,7 @@ def scatter_reduce(
     g: GraphLowering, self: TensorValue, dim: int, index: TensorValue, src: TensorValue, reduce: str,
     include_self: bool = True,
 ) -> Any:
-    """What is not to be included is overwritten first, by what changes nothing."""
+    """Without ``include_self``, the elements that are reduced into are first set to the neutral element."""
     if not self.dtype.is_floating_point and (reduce == "mean" or self.dtype is torch.bool):
         return NotImplemented
     before = self
@@ -152,7 +164,7 @@ def scatter_reduce(
 
 
 def _unit(reduce: str, dtype: torch.dtype) -> Number:
-    """What a reduction begins with."""
+    """The neutral element of a reduction."""
     if reduce in ("amax", "amin"):
         if dtype.is_floating_point:
             return -math.inf if reduce == "amax" else math.inf
@@ -178,7 +190,15 @@ def _by_slices(
     g: GraphLowering, x: TensorValue, dim: int, index: TensorValue, source: TensorValue | Number, add: bool,
     wraps: bool, error: type[Exception], message: str,
 ) -> Any:
-    """Writes whole slices: slice ``k`` of the source to where element ``k`` of the index says."""
+    """Writes whole slices: slice ``k`` of the source to the position that element ``k`` of the index gives.
+
+    Args:
+        source: a tensor, or a number that fills the slices.
+        add: whether slices are added to the old content.
+        wraps: whether a negative index counts from the end.
+        error, message: the exception that eager raises for an index out of bounds. In the message, ``{}`` stands for
+            the index, ``{dim}`` and ``{size}`` for the dimension and its size.
+    """
     if not x.ndim or index.ndim > 1 or is_empty(x, index) or index.dtype is not torch.int64:
         return NotImplemented
     dim = wrap(dim, x.ndim)
@@ -191,7 +211,7 @@ def _by_slices(
     if isinstance(source, TensorValue):
         if source.dtype is not x.dtype or not _are_equal(g, source.shape, shape):
             return NotImplemented
-        shape = source.shape  # in the expressions that its loops have
+        shape = source.shape  # equal, but with the size expressions that the source's loops have
         places = list(shape_vars(shape))
         value = source.node
     else:
@@ -253,7 +273,8 @@ def index_put(
 def _masked(
     g: GraphLowering, x: TensorValue, indices: Sequence[TensorValue | None], values: TensorValue
 ) -> TensorValue | None:
-    """One value wherever a mask over the first dimensions is true."""
+    """``index_put`` of one value wherever a boolean mask over the first dimensions is true, as a choice; None if the
+    arguments are of another kind."""
     mask = indices[0] if len(indices) == 1 else None
     if mask is None or mask.dtype is not torch.bool or not mask.ndim or not is_size(values.numel, 1):
         return None
@@ -273,7 +294,8 @@ def embedding_backward(
     padding_idx: int,
     scale_grad_by_freq: bool,
 ) -> Any:
-    """As eager, skips indices that are out of range. Adding zero to row 0 instead changes nothing: no sum is -0."""
+    """Like eager, skips indices that are out of range: it adds zero to row 0 instead, which changes nothing, since no
+    sum is -0.0."""
     if scale_grad_by_freq or grad_output.dtype in HALF or indices.dtype not in INDEX_DTYPES:
         return NotImplemented
     if is_empty(grad_output, indices):

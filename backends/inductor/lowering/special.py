@@ -1,4 +1,4 @@
-"""Less common elementwise operators and losses: special cases of floats, masks, gradients of rarer activations."""
+"""Lowerings of less common operators: masks, special values of floats, shifts, further activations, losses, counts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def masked_fill(g: GraphLowering, self: TensorValue, mask: TensorValue, value: A
 @register_lowering(aten.native_dropout_backward.default)
 def dropout_backward(g: GraphLowering, grad_output: TensorValue, mask: TensorValue, scale: float) -> Any:
     if not grad_output.dtype.is_floating_point or grad_output.dtype in HALF and g.device == "cpu":
-        return NotImplemented  # the processor's kernel rounds in between
+        return NotImplemented  # eager's CPU kernel rounds in between
     if grad_output.dtype in HALF:
         if grad_output.shape != mask.shape:
             return NotImplemented
@@ -106,12 +106,12 @@ def signbit(g: GraphLowering, self: TensorValue) -> Any:
 
 
 def _logarithm(ops: Builder, x: Node, log: str, dtype: torch.dtype) -> Node:
-    """For 16-bit floats, eager rounds the logarithm before it is multiplied."""
+    """The logarithm, rounded to ``dtype``: for 16-bit floats, eager rounds it before it multiplies."""
     return ops.cast(ops.cast(ops.op(log, x), dtype), x.dtype)
 
 
 def _xlog(ops: Builder, x: Node, y: Node, log: str, dtype: torch.dtype) -> Node:
-    """``x * log(y)`` that is 0 where x is 0, but NaN where y is."""
+    """``x * log(y)``, which is 0 where ``x`` is 0, and NaN where ``y`` is NaN."""
     product = ops.op("mul", x, _logarithm(ops, y, log, dtype))
     zero = ops.op("where", ops.op("eq", x, like(ops, x, 0)), like(ops, x, 0), product)
     return ops.op("where", is_nan(ops, y), like(ops, x, math.nan), zero)
@@ -156,7 +156,7 @@ def logit(g: GraphLowering, self: TensorValue, eps: float | None = None) -> Any:
     dtype = self.dtype
     if dtype not in HALF:
         return formula(g, lambda x: _odds(x if eps is None else x.clamp(eps, 1 - eps)).f("log"), self)
-    # Eager rounds the bounds and after each step.
+    # Eager rounds the bounds, and the result of each step.
     if eps is not None:
         low = torch.tensor(eps, dtype=dtype)
         bounds = low.item(), (1 - low).item()
@@ -193,6 +193,7 @@ def entropy(g: GraphLowering, self: TensorValue) -> Any:
 
 
 def _angle(target: Any, factor: float) -> None:
+    """Registers the conversion of an angle, which multiplies by a factor."""
     def lower(g: GraphLowering, self: TensorValue) -> TensorValue:
         dtype = to_float(self.dtype)
         return elementwise(g, lambda x: g.ops.op("mul", x, like(g.ops, x, factor)), self, dtype=dtype)
@@ -213,7 +214,8 @@ def nextafter(g: GraphLowering, self: TensorValue, other: TensorValue) -> Any:
 
 # ---------------------------------------------------------------- bits
 def _shift(name: str, *targets: Any) -> None:
-    """By less than nothing, or by all bits and more: nothing is left but the sign of what is shifted to the right."""
+    """Registers the lowering of a shift. A negative amount, or one of at least the dtype's width, gives 0; but a right
+    shift of a signed number gives its sign (0 or -1)."""
 
     def lower(g: GraphLowering, self: Any, other: Any) -> Any:
         dtype = result_type((self, other))
@@ -251,7 +253,7 @@ def celu(g: GraphLowering, self: TensorValue, alpha: Number = 1.0) -> Any:
 
 @register_lowering(aten.log_sigmoid_forward.default)
 def log_sigmoid(g: GraphLowering, self: TensorValue) -> Any:
-    """The second result is what the backward computes with."""
+    """The second result, ``exp(-abs(x))``, is saved for the backward pass."""
     out = formula(g, lambda x: x._do("minimum", 0, x) - (-x.f("abs")).f("exp").f("log1p"), self)
     return out if out is NotImplemented else (out, formula(g, lambda x: (-x.f("abs")).f("exp"), self))
 
@@ -275,7 +277,7 @@ def hardswish_backward(g: GraphLowering, grad_output: TensorValue, self: TensorV
     tail = scalar_tail(g, grad_output, self, wide=True)
 
     def make(d: _Math, x: _Math) -> _Math:
-        # They differ at NaN.
+        # The two formulas differ at NaN.
         slope = d * (x / 3 + 0.5)
         in_vector = (x <= -3).select(0, (x >= 3).select(d, slope))
         alone = (x <= -3).select(0, (x < 3).select(slope, d))
@@ -286,7 +288,7 @@ def hardswish_backward(g: GraphLowering, grad_output: TensorValue, self: TensorV
 
 @register_lowering(aten.hardsigmoid_backward.default)
 def hardsigmoid_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue) -> Any:
-    sixth = float.fromhex("0x1.555556p-3")  # eager's is a float, in double precision too
+    sixth = float.fromhex("0x1.555556p-3")  # eager's constant is a float32, also for float64
 
     def make(d: _Math, x: _Math) -> _Math:
         return x._do("and", x > -3, x < 3).select(d * sixth, 0)
@@ -307,6 +309,7 @@ def softplus_backward(
 
 # ---------------------------------------------------------------- losses
 def _loss(g: GraphLowering, x: TensorValue, reduction: int, dtype: torch.dtype) -> Any:
+    """Reduces the losses of the elements: 0 leaves them as they are, 1 is the mean, 2 the sum."""
     if reduction == 0:
         return cast_to(g, x, dtype)
     dims = tuple(range(x.ndim))
@@ -314,6 +317,7 @@ def _loss(g: GraphLowering, x: TensorValue, reduction: int, dtype: torch.dtype) 
 
 
 def _lossy(g: GraphLowering, make: Any, self: TensorValue, target: TensorValue, reduction: int) -> Any:
+    """Lowers a loss of two operands, given the formula for one element."""
     if self.dtype is not target.dtype or not self.dtype.is_floating_point or self.dtype in HALF:
         return NotImplemented
     return _loss(g, formula(g, make, self, target), reduction, self.dtype)

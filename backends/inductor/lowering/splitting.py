@@ -1,9 +1,10 @@
-"""Reductions in several steps: one of the dimensions that are reduced is cut into pieces, each piece is reduced by
-itself, then what came out. Or one of several dimensions is reduced last.
+"""Splits reductions into two steps.
 
-A GPU runs many blocks side by side; a CPU's threads want whole rows of memory (``memory_order``).
+On a GPU, one reduced dimension is cut into pieces, each piece is reduced separately, and then the partial results are:
+this keeps more blocks busy. On a CPU, one of several reduced dimensions is reduced last, so that loops run over whole
+rows of memory (``memory_order``).
 
-Invariant: nothing but the order in which elements are joined differs; positions (argmax) are not looked for in parts.
+Invariant: only the order in which elements are combined changes; reductions to positions (argmax) are not split.
 """
 from __future__ import annotations
 
@@ -18,15 +19,21 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.lowering.memory_order import short_run
 from dynamo_lite.backends.inductor.lowering.values import Shape, TensorValue, reindexed, shape_vars
 
-# Kinds that give the same however their elements are joined, but for rounding.
+# Kinds of reductions whose elements may be combined in any order, except for rounding.
 _JOINED = frozenset({"sum", "prod", "max", "min", "any", "all"})
-# Columns that a block reduces side by side (`blocks.COLUMNS` of Triton's writer).
+# Number of columns that a block reduces side by side (`blocks.COLUMNS` of the Triton code generator).
 _COLUMNS = 32
 
 
 def pieces(shape: Shape, kind: str, dims: Sequence[int], gpu: GpuInfo | None) -> tuple[int, int] | None:
-    """Which dimension to cut, into how many pieces; None if the reduction keeps the device busy as it is, is small, or
-    has symbolic sizes, or if there is no GPU."""
+    """The dimension to cut, and the number of pieces. None if the reduction keeps the device busy as it is, is small,
+    or has symbolic sizes, or if there is no GPU.
+
+    Args:
+        shape: shape of the operand.
+        kind: kind of the reduction, a key of ``ir.ops.REDUCTIONS``.
+        dims: the reduced dimensions.
+    """
     sizes = [n for n in shape if isinstance(n, int)]
     if gpu is None or len(sizes) != len(shape) or not dims or kind.startswith("arg") or 0 in sizes:
         return None
@@ -41,13 +48,13 @@ def pieces(shape: Shape, kind: str, dims: Sequence[int], gpu: GpuInfo | None) ->
     outer = next((d for d in dims if sizes[d] >= wanted), max(dims, key=lambda d: sizes[d]))
     n = sizes[outer]
     wanted = 1 << (min(wanted, n) - 1).bit_length()
-    # Pieces of one size need no guard, so that what is fused with the reduction keeps its loops.
+    # Pieces of equal size need no guard, so that operations fused with the reduction keep their loops.
     even = [k for k in range(max(wanted // 2, 2), min(wanted * 2, n) + 1) if n % k == 0]
     return outer, min(even, key=lambda k: abs(k - wanted)) if even else min(wanted, n)
 
 
 def reduced_in_steps(g: Any, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue | None:
-    """``g.reduce`` where it takes several steps; None where one will do.
+    """``g.reduce`` in two steps; None where a single step is sufficient.
 
     Args:
         g: the ``GraphLowering``.
@@ -71,12 +78,12 @@ def reduced_in_pieces(
     g: Any, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool, cut: int, count: int,
     together: int
 ) -> TensorValue:
-    """``g.reduce`` in two steps.
+    """``g.reduce`` in two steps: first of each piece of a dimension, then of the partial results.
 
     Args:
         g: the ``GraphLowering``.
-        cut, count: what ``pieces`` gave.
-        together: pieces have a multiple of so many elements.
+        cut, count: the dimension to cut and the number of pieces, as ``pieces`` returns them.
+        together: the length of pieces is rounded up to a multiple of this where they cannot be of equal size.
     """
     n = x.shape[cut]
     assert isinstance(n, int)
@@ -101,7 +108,7 @@ def reduced_in_pieces(
 
 
 def _neutral(kind: str, dtype: torch.dtype) -> bool | int | float:
-    """What changes no result of a reduction."""
+    """The neutral element of a reduction."""
     if kind in ("any", "all"):
         return kind == "all"
     if kind in ("sum", "prod"):

@@ -1,13 +1,13 @@
-"""Arguments of library calls whose results take over more of an argument than its elements.
+"""Arguments of library calls whose results depend on an argument's storage, not only on its elements.
 
 ``slice_scatter``, ``select_scatter``, ``diagonal_scatter`` and ``as_strided_scatter`` copy their first argument's
-strides together with its storage offset (of an empty tensor and for ``as_strided_scatter``, see
-``clone_preserve_strides`` in PyTorch's aten/src/ATen/native/TensorFactories.cpp) and write into the copy. Generated
-code stores no copies: a clone of a view reads the view's memory. Such an argument must not lie there when the library
-gets it.
+strides, and its storage offset too (of an empty tensor and for ``as_strided_scatter``, see
+``clone_preserve_strides`` in PyTorch's aten/src/ATen/native/TensorFactories.cpp), and write into the copy. Generated
+code makes no copy for a clone of a view: it reads the view's memory. The library must not get such an argument in the
+view's memory, whose storage offset differs from that of eager's clone.
 
-Invariant: what ``argument_in_storage`` names has the storage offset and the size of storage of eager's argument,
-counted from the input or the library's result that it is a view of.
+Invariant: the buffer that ``argument_in_storage`` names has the storage offset and the storage size of eager's
+argument, counted from the input or the library's result that it is a view of.
 """
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ aten = torch.ops.aten
 KEEP_STORAGE = frozenset({
     aten.slice_scatter.default, aten.select_scatter.default, aten.diagonal_scatter.default,
     aten.as_strided_scatter.default})
-"""Operators whose result has the storage offset of the first argument."""
+"""Operators whose result takes over the storage offset of the first argument."""
 
 
 def _root_of(node: torch.fx.Node) -> torch.fx.Node:
-    """The node that made the memory that a chain of views looks at in eager."""
+    """The node whose result owns, in eager, the memory that a chain of views refers to."""
     while node.op == "call_function" and is_view(node.target):
         source = node.args[0]
         assert isinstance(source, torch.fx.Node)
@@ -42,13 +42,13 @@ def _root_of(node: torch.fx.Node) -> torch.fx.Node:
 
 
 def argument_in_storage(g: Any, node: torch.fx.Node) -> str:
-    """A name for the value of ``node``, the first argument of an operator of ``KEEP_STORAGE``; ``g`` is the
-    ``GraphLowering``."""
+    """The name of a buffer, with eager's storage, for the value of ``node``, which is the first argument of an operator
+    of ``KEEP_STORAGE``; ``g`` is the ``GraphLowering``."""
     root = _root_of(node)
     value, x = g.env[root], g.env[node]
     if root.op != "call_function" or _is_in_own_memory(g, root, value):
         return str(g.tensor_ref(x))
-    if value.dtype is not x.dtype:  # offsets in elements of another size
+    if value.dtype is not x.dtype:  # the offsets count elements of different sizes
         return str(g.realize(x, fresh=True))
     fake, base = node.meta["val"], root.meta["val"]
     name: str = g.realize(TensorValue(value.shape, value.dtype, value.node, strides_of(base), value.device), fresh=True)
@@ -61,7 +61,8 @@ def argument_in_storage(g: Any, node: torch.fx.Node) -> str:
 
 
 def _is_in_own_memory(g: Any, root: torch.fx.Node, value: TensorValue) -> bool:
-    """Whether the value has memory of which it is the whole, or is a result of the library."""
+    """Whether the value is the whole of a buffer that is neither an input nor a constant, and that loops or the library
+    call ``root`` itself have made."""
     layout = g.layout_of(value)
     if layout is None:
         return False
@@ -72,20 +73,20 @@ def _is_in_own_memory(g: Any, root: torch.fx.Node, value: TensorValue) -> bool:
 
 
 def keeps_foreign_storage(g: Any, name: str, node: torch.fx.Node) -> bool:
-    """Whether the buffer's storage offset is that of an argument of the library, which the value of ``node`` has not
-    got in eager."""
+    """Whether a buffer has taken over the storage offset of a library call's argument, which the value of ``node`` does
+    not have in eager."""
     maker = _maker(g, name)
     return maker in KEEP_STORAGE and maker is not _call_of(_root_of(node)).target
 
 
 def _maker(g: Any, name: str) -> Any:
-    """The operator of the library that made a buffer; None if loops did."""
+    """The operator of the library call that made a buffer; None if loops did."""
     calls = (made for made in g.operations if isinstance(made, prog.ExternCall) and name in made.outputs)
     return next((made.target for made in calls), None)
 
 
 def _call_of(node: torch.fx.Node) -> torch.fx.Node:
-    """The call whose result a node is, or is a part of."""
+    """The call that a node's value is the result, or one of several results, of."""
     source = node.args[0] if node.target is operator.getitem else node
     assert isinstance(source, torch.fx.Node)
     return source

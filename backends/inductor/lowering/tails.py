@@ -1,15 +1,16 @@
-"""Scalar tails: for which elements eager's elementwise loops leave their vectorized form.
+"""Scalar tails: the elements for which eager's elementwise loops use their scalar instead of their vectorized form.
 
-Eager's iterator orders the dimensions by strides and joins those that lie behind each other. Along the innermost one it
-computes two vectors at a time and what is left one by one, if that dimension is contiguous in all tensors (in one of
-them it may be a single element); otherwise everything goes one by one. The formulas of the two differ at NaN and in the
-signs of zeros: the larger of 0.0 and -0.0 is the second in a vector, the first behind the last one. Lowerings of these
-operators ask here which of the two an element gets.
+Eager's iterator (TensorIterator) sorts the dimensions by strides and coalesces those that are contiguous with each
+other. If the innermost dimension is contiguous in all tensors (it may be broadcast in one of them), the loop along it
+computes two vectors at a time, and the remaining elements, the tail, one by one. Otherwise it computes all elements
+one by one. The formulas of the two forms differ at NaN and in the signs of zeros: the maximum of 0.0 and -0.0 is the
+second operand in a vector, and the first one in the tail. Lowerings of such operators ask here which form an element
+gets.
 
-From 32,768 elements on eager cuts the work into one part for each of its threads, with a rest in each part. So which
-zero it gives depends on how many threads there are; ours is what it gives with one thread, whatever their number: a
-result that is the same on every machine, and no element costs more. Elements of symbolic sizes, and of results whose
-strides aren't known, count as computed in vectors.
+From 32,768 elements on, eager divides the work into one part for each of its threads, and each part has a tail. So the
+sign of its zeros depends on the number of threads. Generated code gives the results that eager has with one thread,
+whatever the number of threads: they are the same on every machine, and no element costs more. Elements of tensors with
+symbolic sizes, or whose strides are not known, count as computed in vectors.
 """
 
 from __future__ import annotations
@@ -29,13 +30,18 @@ from dynamo_lite.backends.inductor.lowering.promotion import Operand, result_typ
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, broadcast_shapes, shape_vars
 
 Tail = Union[bool, Node]
+"""Whether an element is in the scalar tail: the same for all elements, or a node."""
 Sizes = tuple[int, ...]
 
 
 @functools.cache
 def _bytes_at_a_time(wide: bool) -> int:
-    """How many bytes eager's vectorized loop takes in one step, a power of two: of 511 elements it leaves all but one
-    of a step. Not all of its kernels use the widest vectors of the processor; ``wide`` is one that does."""
+    """Number of bytes that eager's vectorized loop computes in one step. This is found by an experiment: the number of
+    elements in a step is a power of two, so of 511 elements the tail has one less than a step.
+
+    Args:
+        wide: whether to ask for kernels that use the processor's widest vectors; not all of eager's kernels do.
+    """
     if wide:
         nan = torch.full((511,), math.nan)
         alone = ~torch.ops.aten.elu_backward(torch.ones(511), 1, 1, 1, False, nan).isnan()
@@ -46,10 +52,10 @@ def _bytes_at_a_time(wide: bool) -> int:
 
 
 def scalar_tail(g: GraphLowering, *operands: Operand, wide: bool = False) -> Tail:
-    """Whether eager computes the element at a place one by one: for all places, or a node.
+    """Whether eager computes an element of the result by its scalar form: a bool for all elements, or a node.
 
     Args:
-        wide: the operator's kernel uses the widest vectors.
+        wide: whether the operator's kernel in eager uses the processor's widest vectors.
     """
     tensors = [x for x in operands if isinstance(x, TensorValue)]
     dtype = result_type(operands)
@@ -62,7 +68,7 @@ def scalar_tail(g: GraphLowering, *operands: Operand, wide: bool = False) -> Tai
     if len(shape) != len(whole) or None in strides or 0 in shape:
         return False
     known = [s for s in strides if s is not None]
-    # A number is a tensor without dimensions, too.
+    # A number counts as a tensor without dimensions, which is broadcast.
     known += [(0,) * len(shape)] * (len(operands) - len(tensors))
     order = _order(shape, known)
     inner = _inner(shape, known, order)
@@ -82,7 +88,7 @@ def scalar_tail(g: GraphLowering, *operands: Operand, wide: bool = False) -> Tai
 
 
 def either(g: GraphLowering, tail: Tail, alone: Callable[[], Node], in_vector: Callable[[], Node]) -> Node:
-    """The node for one by one, or the one for vectors, or a choice between them."""
+    """The node of the scalar form (``alone``), that of the vectorized form (``in_vector``), or a choice between both."""
     if isinstance(tail, bool):
         return alone() if tail else in_vector()
     return g.ops.op("where", tail, alone(), in_vector())
@@ -90,7 +96,13 @@ def either(g: GraphLowering, tail: Tail, alone: Callable[[], Node], in_vector: C
 
 # ---------------------------------------------------------------- eager's iterator
 def _strides(x: TensorValue, rank: int, dtype: torch.dtype) -> Sizes | None:
-    """In elements, for each dimension of the result: 0 where the operand is repeated."""
+    """An operand's strides in elements, one for each dimension of the result: 0 where the operand is broadcast. None if
+    they are not known.
+
+    Args:
+        rank: number of dimensions of the result.
+        dtype: dtype of the computation.
+    """
     if x.stride is None and x.ndim:
         return None
     strides = tuple(s for s in x.stride or () if isinstance(s, int))
@@ -98,7 +110,7 @@ def _strides(x: TensorValue, rank: int, dtype: torch.dtype) -> Sizes | None:
     if len(strides) != x.ndim or len(sizes) != x.ndim:
         return None
     if x.dtype is not dtype and not is_dense(sizes, strides):
-        strides = tuple(s for s in ix.contiguous_strides(sizes) if isinstance(s, int))  # of its converted copy
+        strides = tuple(s for s in ix.contiguous_strides(sizes) if isinstance(s, int))  # strides of the converted copy
     return (0,) * (rank - x.ndim) + tuple(0 if n == 1 else s for n, s in zip(sizes, strides))
 
 
@@ -129,7 +141,7 @@ def _order(shape: Sizes, strides: Sequence[Sizes]) -> list[int]:
 
 
 def _inner(shape: Sizes, strides: Sequence[Sizes], order: Sequence[int]) -> list[int]:
-    """The dimensions that are one loop, the innermost: each begins where the one before it ends."""
+    """The dimensions that are coalesced into the innermost loop, from the inside out."""
     inner: list[int] = []
     size = 1
     for d in order:
@@ -143,6 +155,7 @@ def _inner(shape: Sizes, strides: Sequence[Sizes], order: Sequence[int]) -> list
 
 
 def _in_vectors(innermost: int, strides: Sequence[Sizes]) -> bool:
-    """Whether the loop's elements lie side by side, in all operands but one that may be a single element."""
+    """Whether eager vectorizes the innermost loop: its elements are contiguous in all operands except for at most one,
+    which may be broadcast."""
     steps = [s[innermost] for s in strides]
     return all(s in (0, 1) for s in steps) and steps.count(0) <= 1

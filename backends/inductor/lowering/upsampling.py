@@ -1,7 +1,7 @@
-"""Resizing by linear interpolation along one, two or three dimensions.
+"""Lowerings of resizing by linear interpolation along one, two or three dimensions.
 
-Where the elements of a row come from, and their weights, are tables computed before, in the precision in which eager
-does. Resizing to the nearest element, which is a view, is in ``windows``.
+The source positions and weights along each dimension are tables that are computed beforehand, in the same precision as
+in eager. Nearest-neighbor resizing, which is a view, is in ``windows``.
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 
-# A neighbour along one dimension: its index and its weight; None: all of it.
+# A source element along one dimension: its index, and its weight; None stands for the weight 1.
 Tap = tuple[ix.Index, "Node | None"]
 
 
 def _linear(
     g: GraphLowering, x: TensorValue, size: Sequence[int], align_corners: bool, scales: Sequence[float | None]
 ) -> Any:
+    """Resizes the last dimensions of ``x`` to ``size``; the arguments are the operator's."""
     shape = (*x.shape[: x.ndim - len(size)], *size)
     if x.dtype not in FLOAT or not all(isinstance(n, int) and n for n in (*x.shape, *shape)):
         return NotImplemented
     g.realize(x)
     lead = x.ndim - len(size)
     if shape[lead:-1] != x.shape[lead:-1] and int(shape[-1]) > int(x.shape[-1]) and g.results()[0].is_contiguous():
-        # Rows first, element by element along the row: its neighbours are then looked up in one row, not in several.
+        # The outer dimensions are resized first, contiguously along the rows. The lookups of neighbors within a row are
+        # then made in one row instead of several.
         x = _resized(g, x, (*shape[:-1], x.shape[-1]), lead, align_corners, scales)
         g.realize(x)
     return _resized(g, x, shape, lead, align_corners, scales)
@@ -43,6 +45,11 @@ def _resized(
     g: GraphLowering, x: TensorValue, shape: Sequence[ix.Index], lead: int, align_corners: bool,
     scales: Sequence[float | None],
 ) -> TensorValue:
+    """``x`` resized to ``shape`` as one expression.
+
+    Args:
+        lead: number of leading dimensions that are not resized.
+    """
     variables = shape_vars(shape)
     taps = [_taps(g, variables[d], int(x.shape[d]), int(shape[d]), align_corners, scale, x.dtype)
             for d, scale in enumerate(scales, lead)]
@@ -65,7 +72,12 @@ def _taps(
     g: GraphLowering, place: ix.Index, size: int, out: int, align_corners: bool, scale: float | None,
     dtype: torch.dtype,
 ) -> list[Tap]:
-    """The elements that one of the result lies between, along a dimension of ``size`` that becomes ``out``."""
+    """The source elements, along one dimension, between which an element of the result is interpolated.
+
+    Args:
+        place: index of the result's element.
+        size, out: sizes of the dimension before and after.
+    """
     if size == out:
         return [(place, None)]
     if size == 1:
@@ -93,7 +105,7 @@ def _taps(
 
 
 def _from_table(g: GraphLowering, node: Node, n: int, place: ix.Index) -> Node:
-    """One of ``n`` numbers that are the same for every row, computed beforehand."""
+    """Element ``place`` of a table of ``n`` numbers, which ``node`` computes once for all rows."""
     table = TensorValue((n,), node.dtype, node)
     g.realize(table)
     return reindexed(g.ops, table, [0 if n == 1 else place])

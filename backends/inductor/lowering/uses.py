@@ -1,6 +1,7 @@
-"""Uses of a node of the aten graph, views looked through: they decide whether its value is realized in memory.
+"""Uses of the nodes of an aten graph, which decide whether a value is realized in memory. Uses of a view count as uses
+of the value that it is a view of.
 
-Invariant: what is counted decides where a value is computed, never what it is.
+Invariant: the counts affect where a value is computed, never its elements.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ class Uses:
     """How one value is used.
 
     Attributes:
-        computed: how many lowered operations read it in their innermost loop.
-        library: a library operation reads it, or it is an output.
-        widened: one of them has more elements than it has, so that computing it there would compute it repeatedly.
+        computed: number of lowered operations that read the value in their innermost loop.
+        library: whether a library operation reads the value, or it is an output.
+        widened: whether one of the lowered operations has more elements than the value (it is broadcast), so that the
+            value would be computed repeatedly there.
     """
 
     computed: int = 0
@@ -31,12 +33,12 @@ class Uses:
 
 
 def numel_of(value: Any) -> int:
-    """How many elements a tensor has, in the traced call."""
+    """Number of elements of a tensor in the traced call; 0 for any other value."""
     return hint_of(value.numel()) if isinstance(value, torch.Tensor) else 0
 
 
 def find_uses(graph: torch.fx.Graph, lowered: Any) -> dict[torch.fx.Node, Uses]:
-    """Uses by node. ``lowered(node)`` says whether a node will be computed by generated code."""
+    """The uses of every node. ``lowered(node)`` says whether generated code will compute the node."""
     uses: dict[torch.fx.Node, Uses] = {}
     for node in reversed(graph.nodes):
         mine = uses.setdefault(node, Uses())
@@ -66,7 +68,7 @@ def find_uses(graph: torch.fx.Graph, lowered: Any) -> dict[torch.fx.Node, Uses]:
 
 
 def _once_a_row(arg: torch.fx.Node, user: torch.fx.Node) -> bool:
-    """Whether the user's innermost loop needs one element of ``arg``."""
+    """Whether the user's innermost loop reads a single element of ``arg``, which is broadcast along it."""
     mine, theirs = arg.meta.get("val"), user.meta.get("val")
     return (
         isinstance(mine, torch.Tensor)

@@ -1,9 +1,9 @@
-"""Operators that look at the same elements in another arrangement. None copies: they replace loop variables.
+"""Lowerings of views and other rearrangements of elements. They copy nothing, but replace loop variables.
 
-Where memory is needed (a library call's argument, an output), ``GraphLowering`` finds out whether what came out is a
-plain strided view, and copies only if it is not.
+Where memory is needed (a library call's argument, an output), ``GraphLowering`` finds out whether the resulting
+expression is a plain strided view, and copies only if it is not.
 
-Invariant: no view makes a buffer.
+Invariant: a view makes no buffer (except that ``as_strided`` may realize its operand).
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ aten = torch.ops.aten
 
 
 def wrap(dim: int, rank: int) -> int:
+    """A dimension's number as a non-negative one."""
     return dim + max(rank, 1) if dim < 0 else dim
 
 
 def make_view(g: GraphLowering, x: TensorValue, shape: Sequence[ix.Index], indices: Sequence[ix.Index]) -> TensorValue:
-    """A tensor of ``shape`` whose element is ``x``'s at ``indices`` (in terms of ``shape_vars(shape)``)."""
+    """A tensor of ``shape`` whose element is that of ``x`` at ``indices`` (in terms of ``shape_vars(shape)``)."""
     return TensorValue(tuple(shape), x.dtype, reindexed(g.ops, x, indices), device=x.device)
 
 
@@ -73,7 +74,7 @@ def transpose(g: GraphLowering, self: TensorValue, dim0: int, dim1: int) -> Tens
 
 
 def infer_shape(size: Sequence[ix.Index], numel: ix.Index) -> Shape:
-    """``size`` with its -1 filled in."""
+    """``size`` with a -1 in it replaced by the size that gives ``numel`` elements."""
     if not any(is_size(n, -1) for n in size):
         return tuple(size)
     rest = ix.product(n for n in size if not is_size(n, -1))
@@ -81,6 +82,7 @@ def infer_shape(size: Sequence[ix.Index], numel: ix.Index) -> Shape:
 
 
 def reshaped(g: GraphLowering, x: TensorValue, size: Sequence[ix.Index]) -> TensorValue:
+    """``x`` with another shape, in which one size may be -1."""
     shape = infer_shape(size, x.numel)
     if shape == x.shape:
         return TensorValue(shape, x.dtype, x.node, device=x.device)
@@ -142,7 +144,7 @@ def slice_(g: GraphLowering, self: TensorValue, dim: int = 0, start: Any = None,
 def part_of(
     g: GraphLowering, x: TensorValue, dim: int, start: ix.Index, length: ix.Index, step: ix.Index = 1
 ) -> TensorValue:
-    """So many elements of a dimension, from one on."""
+    """``length`` elements of dimension ``dim`` of ``x``, from index ``start`` on, ``step`` apart."""
     shape = (*x.shape[:dim], length, *x.shape[dim + 1 :])
     indices = list(shape_vars(shape))
     indices[dim] = ix.add(ix.mul(indices[dim], step), start)
@@ -150,7 +152,8 @@ def part_of(
 
 
 def begin_of_slice(g: GraphLowering, start: ix.Index, size: ix.Index) -> ix.Index | None:
-    """Where a slice of a dimension of symbolic size begins; None if that can't be said for all sizes."""
+    """The first index of a slice of a dimension of symbolic size, given the slice's ``start``, which may be negative.
+    None if no single expression holds for all sizes."""
     if not g.sizes.at_most(0, start):
         start = ix.add(size, start)
         if not g.sizes.at_most(start, ix.add(size, -1)):
@@ -237,7 +240,8 @@ def alias(g: GraphLowering, self: TensorValue) -> TensorValue:
 def as_strided(
     g: GraphLowering, x: TensorValue, size: Sequence[ix.Index], stride: Sequence[ix.Index], offset: ix.Index
 ) -> Any:
-    """Reads the memory of ``x``, so it needs one; ``offset`` counts from its first element."""
+    """Reads the memory of ``x``, so ``x`` is realized if it has none; ``offset`` counts from the first element of
+    ``x``."""
     name, start = g.memory_of(x)
     index = ix.add(ix.dot(shape_vars(size), stride), ix.add(start, offset))
     return TensorValue(tuple(size), x.dtype, g.ops.load(name, index, x.dtype), device=x.device)
@@ -248,7 +252,7 @@ def copy_strided(g: GraphLowering, x: TensorValue, stride: Sequence[ix.Index]) -
     return TensorValue(x.shape, x.dtype, x.node, device=x.device)
 
 
-# ---------------------------------------------------------------- rearrangements that eager copies for
+# ---------------------------------------------------------------- rearrangements for which eager makes a copy
 @register_lowering(aten.flip.default)
 def flip(g: GraphLowering, self: TensorValue, dims: Sequence[int]) -> TensorValue:
     indices = list(shape_vars(self.shape))
@@ -275,7 +279,7 @@ def repeat(g: GraphLowering, self: TensorValue, repeats: Sequence[ix.Index]) -> 
     )
 
 
-# Functional forms of views that are copies by definition.
+# Functional variants of views, which are copies by definition.
 for _name, _fn in (
     ("alias_copy", alias),
     ("detach_copy", alias),
@@ -315,7 +319,7 @@ def pixel_unshuffle(g: GraphLowering, self: TensorValue, downscale_factor: int) 
     *lead, c, h, w = self.shape
     r = downscale_factor
     if is_size(self.numel, 0):
-        return TensorValue(self.shape, self.dtype, self.node)  # as it is, in eager
+        return TensorValue(self.shape, self.dtype, self.node)  # eager leaves an empty tensor's shape as it is
     x = reshaped(g, self, (*lead, c, ix.floordiv(h, r), r, ix.floordiv(w, r), r))
     n = len(lead)
     x = permute(g, x, (*range(n), n, n + 2, n + 4, n + 1, n + 3))

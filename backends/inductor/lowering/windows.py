@@ -1,7 +1,7 @@
-"""Padding by what is there, nearest-neighbour resizing, pooling of windows that don't overlap.
+"""Lowerings of padding by reflection or replication, nearest-neighbor resizing, and average pooling.
 
-All of these read one element, or the elements of one window, at places that follow from the result's place. The
-scheduler takes the loops of a pad apart at its edges, so that they have no test of where they are.
+All of these read one element, or the elements of one window, at positions that follow from the position in the result.
+The scheduler splits the loops of a padding at its edges, so that no guard is left in them.
 """
 
 from __future__ import annotations
@@ -27,27 +27,32 @@ aten = torch.ops.aten
 
 
 def _fixed(g: GraphLowering, x: TensorValue, last: int) -> bool:
-    """Whether the last sizes are numbers; of the others only that there are any elements matters."""
+    """Whether the last ``last`` sizes are numbers, and no size is 0; the other sizes may be symbols."""
     return g.sizes.are_known(x.shape, last, "windows of an image")
 
 
 # ---------------------------------------------------------------- padding
 def _padded(g: GraphLowering, x: TensorValue, padding: Sequence[int], reflect: bool) -> Any:
-    """Pads the last dimensions by what lies at their ends, all in one pass."""
+    """Pads the last dimensions, all in one pass, with elements of the tensor.
+
+    Args:
+        padding: numbers of elements before and after each dimension, from the last dimension on.
+        reflect: whether the elements next to the edge are mirrored; if not, the edge's element is repeated.
+    """
     if not all(isinstance(p, int) and p >= 0 for p in padding) or not _fixed(g, x, len(padding) // 2):
         return NotImplemented
     if not any(padding):
         return TensorValue(x.shape, x.dtype, x.node)
     if is_size(ix.product(x.shape), 0):
         return NotImplemented
-    g.realize_if_dear(x)  # its text would stand in each part of the loops
+    g.realize_if_dear(x)  # its expression would be repeated in each part of the loops
     shape, first = list(x.shape), x.ndim - len(padding) // 2
     for k in range(len(padding) // 2):
         shape[x.ndim - 1 - k] = ix.add(shape[x.ndim - 1 - k], padding[2 * k] + padding[2 * k + 1])
     places = list(shape_vars(shape))
 
     def element(d: int, indices: list[ix.Index]) -> Node:
-        """Of the part that the indices before ``d`` lie in."""
+        """The element of the result, where the source indices of the dimensions before ``d`` are already chosen."""
         if d == x.ndim:
             return reindexed(g.ops, x, indices)
         before, n, here = padding[2 * (x.ndim - 1 - d)], x.shape[d], places[d]
@@ -74,9 +79,17 @@ def replication_pad(g: GraphLowering, self: TensorValue, padding: Sequence[int])
     return _padded(g, self, padding, False)
 
 
-# ---------------------------------------------------------------- nearest neighbours
+# ---------------------------------------------------------------- nearest neighbors
 def _source(place: ix.Index, size: int, out: int, scale: float | None, exact: bool) -> ix.Index | None:
-    """The element that eager takes for a place along one dimension, as an index; None if that is no simple one."""
+    """The index of the source element that eager takes for a position along one dimension; None if it is not a simple
+    expression.
+
+    Args:
+        place: index of the result's element.
+        size, out: sizes of the dimension before and after.
+        scale: the scale factor that the operator is given, if any.
+        exact: whether the operator is one of the ``nearest_exact`` variants.
+    """
     ratio = torch.tensor(1.0 / scale if scale else size / out, dtype=torch.float32)
     at = torch.arange(out, dtype=torch.float32)
     taken = (((at + 0.5) if exact else at) * ratio).floor().long().clamp(max=size - 1)
@@ -94,6 +107,7 @@ def _source(place: ix.Index, size: int, out: int, scale: float | None, exact: bo
 
 
 def _nearest(g: GraphLowering, x: TensorValue, size: Sequence[int], scales: Sequence[float | None], exact: bool) -> Any:
+    """Resizes the last dimensions to ``size``, as a view."""
     if not all(isinstance(n, int) and n for n in size) or not _fixed(g, x, len(size)):
         return NotImplemented
     lead = x.ndim - len(size)
@@ -148,7 +162,8 @@ def upsample_nearest2d_backward(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Any:
-    """For whole factors: each element's gradient is the sum over the square that it was copied to."""
+    """Lowers the gradient for integer scale factors: that of each element is the sum over the window that the element
+    was copied to."""
     if not _fixed(g, grad_output, 2) or not all(isinstance(n, int) and n for n in (*output_size, *input_size[2:])):
         return NotImplemented
     factors = [out // n for out, n in zip(output_size, input_size[2:])]
@@ -162,7 +177,7 @@ def upsample_nearest2d_backward(
 
 
 # ---------------------------------------------------------------- pooling
-# A window's elements are read one by one in the body.
+# Largest number of elements in a window: they are unrolled in the loop's body.
 MAX_WINDOW = 16
 
 
@@ -170,8 +185,13 @@ def _window_sum(
     g: GraphLowering, x: TensorValue, window: Sequence[int], stride: Sequence[int], out: Sequence[int],
     pad: Sequence[int] = (0, 0),
 ) -> TensorValue:
-    """The sum of each window of the last two dimensions, in the order in which eager adds. What a window sees outside
-    of the image is 0."""
+    """The sum of each window of the last two dimensions, in the order in which eager adds. Elements of a window outside
+    of the image count as 0.
+
+    Args:
+        window, stride, pad: window size, stride and padding along the two dimensions.
+        out: numbers of windows along the two dimensions.
+    """
     shape = (*x.shape[:-2], *out)
     zero = g.ops.const(0, x.dtype)
     total = None
@@ -222,8 +242,14 @@ def divided_by_count(
     g: GraphLowering, x: TensorValue, size: Sequence[ix.Index], window: Sequence[int], step: Sequence[int],
     pad: Sequence[int], padding_counts: bool, divisor: int | None,
 ) -> TensorValue:
-    """``x``, which has an element for each window over an image of ``size``, by how many elements the window has: all
-    as far as the padding goes, or those inside the image."""
+    """``x``, which has an element for each window over an image, divided by the number of elements in the window.
+
+    Args:
+        size: the last two sizes of the image.
+        window, step, pad: window size, stride and padding along the two dimensions.
+        padding_counts: whether elements in the padding are counted, too; if not, only those inside the image.
+        divisor: the divisor to use instead of the number of elements, if any.
+    """
     counts: list[Node] = []
     whole = 1 if divisor is None else divisor
     for d in (-2, -1):
@@ -246,12 +272,13 @@ def divided_by_count(
 
 
 def pair(values: Sequence[int]) -> tuple[int, int]:
+    """One number for each of two dimensions; a single number holds for both."""
     return (values[0], values[0]) if len(values) == 1 else (values[0], values[1])
 
 
 @register_lowering(aten._adaptive_avg_pool2d.default)
 def adaptive_avg_pool2d(g: GraphLowering, self: TensorValue, output_size: Sequence[int]) -> Any:
-    """Where the windows are all of one size."""
+    """Lowers adaptive pooling where all windows have the same size."""
     if not all(isinstance(n, int) and n for n in output_size) or not self.dtype.is_floating_point:
         return NotImplemented
     if not _fixed(g, self, 2):
