@@ -1,10 +1,11 @@
-"""Operations in terms of others: tables from an operator to a function of its arguments.
+"""Decompositions of operators into other operators: tables from an operator to a function of its arguments.
 
 A decomposition runs under the recorder, so it may call any operator, in-place ones included. It returns
 ``NotImplemented`` for a case that it leaves to the library. Invariant: it computes what eager computes, and rounds
 where eager rounds.
-``REQUIRED`` ones say what a schema leaves out and are always applied, as are those of lists of tensors (`foreach`);
-``FOR_KERNELS`` adds those that pay if what comes out is fused into kernels, and would cost if it ran by library calls.
+The decompositions in ``REQUIRED`` make effects explicit that an operator's schema does not tell. They are always
+applied, as are those of operators on lists of tensors (`foreach`). ``FOR_KERNELS`` adds decompositions that pay if the
+resulting operators are fused into kernels, but would cost time if they ran as library calls.
 
 A part of `aot`: what may be imported is said there.
 """
@@ -23,12 +24,17 @@ FOR_KERNELS: dict[Any, Callable[..., Any]] = {
 
 
 def register_decomposition(target: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: a function of the operator's arguments that computes it by torch operations, which then join kernels.
+    """Decorator that registers a function of an operator's arguments as the operator's decomposition: it computes the
+    result by torch operations, which can then be fused into kernels.
 
-    It holds from the next compile on. ``NotImplemented`` leaves a case to the operator itself.
+    The registration takes effect from the next compilation on. The function returns ``NotImplemented`` for a case that
+    it leaves to the operator itself.
 
     Args:
-        target: an ``OpOverload``, or what ``torch.library.custom_op`` returned.
+        target: an ``OpOverload``, or the result of ``torch.library.custom_op``.
+
+    Raises:
+        TypeError: if ``target`` is anything else.
     """
     if isinstance(target, torch.library.CustomOpDef):
         target = target._opoverload

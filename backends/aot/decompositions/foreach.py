@@ -1,4 +1,4 @@
-"""Operations on lists of tensors, one tensor after the other, as eager runs them on a CPU.
+"""Decompositions of operators on lists of tensors into one call for each tensor, in order, as eager runs them on a CPU.
 
 The order matters: ``_foreach_add_([x, y], [y, x])`` adds the new x to y.
 """
@@ -13,14 +13,14 @@ import torch
 aten = torch.ops.aten
 
 _SCALAR_KEYWORDS = {"addcdiv": "value", "addcmul": "value"}
-"""Operations whose scalars are keywords when called on one tensor."""
+"""Keyword of the scalar argument of the operator on single tensors, where it is keyword-only."""
 
 _OTHERS = frozenset({"norm", "max", "powsum", "pow"})
-"""List operations that are not, or not always, the operation of that name on each tensor."""
+"""List operators that do not, or do not always, apply the operator of that name to each tensor."""
 
 
 def _one_by_one(op: Any, name: str) -> Callable[..., Any]:
-    """A function of the arguments of ``op`` that calls ``name`` on each tensor."""
+    """A function of the arguments of the list operator ``op`` that calls the operator ``name`` on each tensor."""
     packet = getattr(aten, name)
     schema = op._schema
     names = [a.name for a in schema.arguments]
@@ -50,8 +50,9 @@ def _one_by_one(op: Any, name: str) -> Callable[..., Any]:
 
 @functools.cache
 def one_by_one(op: Any) -> Callable[..., Any] | None:
-    """The decomposition of a list operation that is the same operation on each tensor; None of any other. Most programs
-    have none, and to look for all that torch has would cost each first call 10 ms.
+    """The decomposition of a list operator that applies the operator of that name to each tensor; None for any other
+    operator. It is made on demand, because most programs use none, and making those of all list operators of torch
+    would cost 10 ms at the first call.
     """
     if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten":
         return None

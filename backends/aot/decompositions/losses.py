@@ -1,7 +1,8 @@
-"""Gradients of losses and softmax's safe form as arithmetic, so that they join the kernels around them.
+"""Decompositions of a loss's gradient and of safe softmax into arithmetic, so that they fuse with kernels around them.
 
-The negative log likelihood itself has a lowering, which reports targets out of range. Its gradient needs no such check
-any more, and would otherwise be a tensor of zeros as large as the scores, filled first and read once.
+The negative log likelihood itself has a lowering, which reports targets out of range, so its gradient needs no further
+check. Without the decomposition, the gradient would be a tensor as large as the scores, filled with zeros first and
+read once.
 """
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def nll_loss_backward(
 
 
 def safe_softmax(self: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Rows that are masked as a whole give zeros."""
+    """Softmax that gives zeros for rows in which all elements are masked (minus infinity)."""
     out = torch.softmax(self, dim, dtype=dtype)
     masked = (self == -torch.inf).all(dim, keepdim=True)
     return torch.where(masked, torch.zeros((), dtype=out.dtype, device=out.device), out)

@@ -1,6 +1,7 @@
-"""Random masks as booleans: a quarter of the memory of numbers that are 0 or 1, and saved for the gradient as such.
+"""Decomposition of random masks: they are drawn as booleans, which take a quarter of the memory of float32 masks, also
+when they are saved for the backward pass.
 
-Invariant: the numbers drawn, and the generator's state afterwards, are those of a mask of floats.
+Invariant: the numbers drawn, and the generator's state afterwards, are the same as for a mask of floats.
 """
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from torch import Tensor
 aten = torch.ops.aten
 
 _SAME_NUMBERS = (torch.float32, torch.bfloat16, torch.float16)
-"""Dtypes for which torch draws what it draws for booleans."""
+"""Dtypes for which torch draws the same random numbers as for booleans."""
 
 
 def bernoulli_(self: Tensor, p: float = 0.5, *, generator: Any = None) -> Any:
     if self.dtype not in _SAME_NUMBERS or generator is not None or not self.is_contiguous() or (
             self.device.type != "cpu"):
-        # What is drawn depends on the layout, and on a GPU on the dtype.
+        # The numbers drawn depend on the layout and, on a GPU, on the dtype.
         return NotImplemented
     drawn = torch.empty(self.shape, dtype=torch.bool, device=self.device)
     aten.bernoulli_.float(drawn, p)

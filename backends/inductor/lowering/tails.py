@@ -88,7 +88,7 @@ def scalar_tail(g: GraphLowering, *operands: Operand, wide: bool = False) -> Tai
 
 
 def either(g: GraphLowering, tail: Tail, alone: Callable[[], Node], in_vector: Callable[[], Node]) -> Node:
-    """The node of the scalar form (``alone``), that of the vectorized form (``in_vector``), or a choice between both."""
+    """The node of the scalar form (``alone``), that of the vectorized form (``in_vector``), or a choice of the two."""
     if isinstance(tail, bool):
         return alone() if tail else in_vector()
     return g.ops.op("where", tail, alone(), in_vector())
