@@ -85,6 +85,7 @@ class _Math:
         return self._do("or", self, o)
 
     def f(self, name: str) -> _Math:
+        """A function of this expression, by its name in ``ir.ops``."""
         return self._do(name, self)
 
     def clamp(self, low: Number, high: Number) -> _Math:

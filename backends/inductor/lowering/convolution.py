@@ -218,6 +218,8 @@ def _filters(g: GraphLowering, weight: TensorValue, w: _Window) -> tuple[Operand
 def _grouped(
     g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Window, spatial: int
 ) -> TensorValue | None:
+    """The convolution as a product of filters and windows, summed over the channels of a group; None if the library is
+    faster."""
     image = _contiguous(g, input, spatial)
     if image.stride[1] != ix.mul(w.height, w.width):
         image = _contiguous(g, input, input.ndim)
@@ -257,6 +259,7 @@ def _grouped(
 
 
 def _is_for_library(g: GraphLowering, w: _Window, contraction: Contraction, spatial: int) -> bool:
+    """Whether the library is faster for a convolution, according to the target; False if sizes are not known."""
     faster = g.abilities.faster_convolution
     if faster is None or not contraction.is_sized or not isinstance(w.batch, int):
         return False
@@ -302,6 +305,8 @@ def _pixel(
 def _depthwise(
     g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Window, spatial: int
 ) -> TensorValue | None:
+    """The convolution with one input channel in each group, summed over the taps only: by the template, or as a plain
+    reduction for a single output pixel. None if the library is faster."""
     image = _contiguous(g, input, spatial)
     if image.stride[1] != ix.mul(w.height, w.width):
         image = _contiguous(g, input, input.ndim)

@@ -25,6 +25,7 @@ def filled(g: GraphLowering, size: Sequence[ix.Index], value: Number, dtype: tor
 
 
 def _plain(layout: Any) -> bool:
+    """Whether a layout argument means an ordinary strided tensor."""
     return layout in (None, torch.strided)
 
 
@@ -80,6 +81,7 @@ def _dtype_of(number: Number) -> torch.dtype:
 def _full(
     g: GraphLowering, size: Sequence[ix.Index], value: Number, dtype: torch.dtype, layout: Any, device: Any
 ) -> Any:
+    """``filled`` by a factory's arguments; ``NotImplemented`` for layouts and dtypes that loops do not handle."""
     return filled(g, size, value, dtype) if _plain(layout) and dtype in ANY else NotImplemented
 
 
@@ -224,6 +226,7 @@ def eye(
 
 
 def _triangle(g: GraphLowering, x: TensorValue, diagonal: ix.Index, keep: str) -> Any:
+    """``tril`` ("le") or ``triu`` ("ge"): zero where column - row does not compare so with ``diagonal``."""
     row, column = (g.ops.index(dim_var(x.ndim + d, x.shape[d])) for d in (-2, -1))
     below = g.ops.op(keep, g.ops.op("sub", column, row), g.ops.index(diagonal))
     return TensorValue(x.shape, x.dtype, g.ops.op("where", below, x.node, g.ops.const(0, x.dtype)))

@@ -49,8 +49,7 @@ from dynamo_lite.backends.inductor.lowering.values import (
 )
 from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
 
-# An expression of more nodes than this is stored in a buffer, so that no expression grows without bound. Fusion usually
-# eliminates the buffer again.
+# Limit of an expression's nodes: a larger one is stored in a buffer, which fusion usually eliminates again.
 MAX_NODES = 300
 # A value that several operations read is computed again in each if it costs at most as much as this many additions.
 CHEAP_TO_REPEAT = 2
@@ -116,8 +115,7 @@ class GraphLowering:
         )
 
     def has_lowering(self, node: torch.fx.Node) -> bool:
-        """Whether generated code can compute the node: it has a lowering, eager would not raise, and loops can handle
-        all its tensors."""
+        """Whether generated code computes a node: it has a lowering, eager accepts it, loops can handle its tensors."""
         if node.target not in LOWERINGS or node.target in self.abilities.library:
             return False
         if LOWERINGS[node.target].random and not self.abilities.random:
@@ -367,8 +365,7 @@ class GraphLowering:
         return None
 
     def dense_stride(self, shape: Shape) -> Shape:
-        """Eager's strides of the operator being lowered, if they are known and leave no gaps; otherwise contiguous
-        strides."""
+        """Eager's strides of the operator being lowered if known and without gaps; otherwise contiguous strides."""
         stride = self.wanted_stride(shape)
         return stride if stride is not None and is_dense(shape, stride) else ix.contiguous_strides(shape)
 
@@ -400,8 +397,7 @@ class GraphLowering:
         return name, tuple(stride), offset
 
     def memory_of(self, x: TensorValue) -> tuple[str, ix.Index]:
-        """The buffer that holds ``x`` in eager's layout, and the offset of the first element in it; realizes ``x`` if
-        need be."""
+        """The buffer that holds ``x`` in eager's layout, and the offset of ``x`` in it; realizes ``x`` if need be."""
         layout = self.layout_of(x)
         if layout is None or not same_strides(x.shape, layout[1], x.stride):
             return self.realize(x, fresh=True), 0
@@ -431,6 +427,7 @@ class GraphLowering:
 
     # ------------------------------------------------------------ library calls, writes to inputs, outputs
     def _library(self, node: torch.fx.Node) -> Any:
+        """Emits a library call for the node, with realized arguments; returns the values that read its results."""
         self.metrics["library"] += 1
         if log.enabled("fallbacks"):
             why = "no lowering" if node.target not in LOWERINGS else "a case that its lowering leaves to the library"
@@ -511,6 +508,7 @@ class GraphLowering:
             self.emit(LoopNest(buffer, variables, node, index, origin=("index check",)))
 
     def _outputs(self, node: torch.fx.Node) -> tuple[Union[str, prog.Literal], ...]:
+        """The program's outputs: numbers, and buffers of their own, each with eager's layout."""
         taken: set[str] = set()
         out: list[Union[str, prog.Literal]] = []
         values: Any = node.args[0]

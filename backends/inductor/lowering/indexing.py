@@ -80,6 +80,7 @@ def prepare_source(g: GraphLowering, x: TensorValue, taken: ix.Index) -> None:
 
 
 def _taken(g: GraphLowering, x: TensorValue, shape: Sequence[ix.Index], indices: Sequence[ix.Index]) -> TensorValue:
+    """The elements of ``x`` at ``indices``, as a realized tensor of ``shape``."""
     result = TensorValue(tuple(shape), x.dtype, reindexed(g.ops, x, indices), device=x.device)
     g.realize_result(result)
     return result

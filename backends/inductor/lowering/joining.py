@@ -32,6 +32,7 @@ MUCH_LARGER = 4
 
 
 def _realized(g: GraphLowering, x: TensorValue) -> TensorValue:
+    """Realizes a result in eager's layout, and returns it."""
     g.realize_result(x)
     return x
 

@@ -300,6 +300,7 @@ def _binary(
 
 
 def _extreme(name: str) -> Make:
+    """A function that makes the maximum or minimum of two nodes, for bools as "or" or "and"."""
     def make(ops: Builder, a: Node, b: Node) -> Node:
         if a.dtype is torch.bool:
             return ops.op("or" if name == "maximum" else "and", a, b)

@@ -68,6 +68,7 @@ def max_pool2d(
 
 
 def _pair(values: Sequence[int] | int) -> tuple[int, int]:
+    """One number for each of two dimensions; a single number holds for both."""
     values = [values] if isinstance(values, int) else list(values)
     return (values[0], values[-1])
 

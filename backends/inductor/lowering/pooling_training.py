@@ -38,6 +38,7 @@ def _fixed(g: GraphLowering, *shapes: Sequence[ix.Index]) -> bool:
 
 
 def _is_contiguous(fake: torch.Tensor) -> bool:
+    """Whether a fake tensor, whose sizes may be symbols, is contiguous."""
     sizes = tuple(map(index_of, fake.shape))
     return same_strides(sizes, strides_of(fake), ix.contiguous_strides(sizes))
 

@@ -322,6 +322,7 @@ def baddbmm(
 def _scaled(
     g: GraphLowering, self: TensorValue, x: TensorValue, y: TensorValue, batch: int, beta: Number, alpha: Number
 ) -> Any:
+    """``beta * self + alpha * (x @ y)``, rounded once."""
     if not suits(g, self, x, y):
         return NotImplemented
     out = scaled_sum(g, self, product(g, x, y, batch), beta, alpha)

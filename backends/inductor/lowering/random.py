@@ -164,6 +164,7 @@ def bernoulli(g: GraphLowering, self: TensorValue, p: float, generator: Any = No
 
 
 def _stride(g: GraphLowering, shape: Sequence[ix.Index]) -> Shape:
+    """Eager's strides of the result, contiguous ones if they are not known."""
     return g.wanted_stride(tuple(shape)) or ix.contiguous_strides(shape)
 
 

@@ -170,6 +170,7 @@ def prod_dim(
 
 
 def _prod(g: GraphLowering, x: TensorValue, dim: Dims, keepdim: bool, dtype: torch.dtype | None) -> Any:
+    """Lowers a product over ``dim``, all dimensions if it is None."""
     dtype = dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
     if dtype is torch.bool:
         return NotImplemented
@@ -198,6 +199,7 @@ def all_dim(g: GraphLowering, self: TensorValue, dim: Dims = None, keepdim: bool
 
 
 def _truth(g: GraphLowering, kind: str, x: TensorValue, dim: Dims, keepdim: bool) -> TensorValue:
+    """Lowers ``any`` or ``all``."""
     result = g.reduce(cast_to(g, x, torch.bool), kind, all_dims(dim, x.ndim), keepdim)
     # For historical reasons, the result for uint8 is uint8.
     return cast_to(g, result, torch.uint8) if x.dtype is torch.uint8 else result
@@ -205,6 +207,7 @@ def _truth(g: GraphLowering, kind: str, x: TensorValue, dim: Dims, keepdim: bool
 
 # ---------------------------------------------------------------- extremes
 def _extreme(g: GraphLowering, kind: str, x: TensorValue, dim: Dims, keepdim: bool) -> TensorValue:
+    """Lowers a maximum ("max") or minimum ("min")."""
     if x.dtype is torch.bool:
         return g.reduce(x, "any" if kind == "max" else "all", all_dims(dim, x.ndim), keepdim)
     return g.reduce(x, kind, all_dims(dim, x.ndim), keepdim)
@@ -246,6 +249,7 @@ def min_dim(g: GraphLowering, self: TensorValue, dim: int, keepdim: bool = False
 
 
 def _extreme_with_position(g: GraphLowering, kind: str, x: TensorValue, dim: int, keepdim: bool) -> Any:
+    """Lowers ``max`` or ``min`` along one dimension, whose results are the extremes and their positions."""
     if not x.ndim:
         return NotImplemented
     g.realize(x)
@@ -253,6 +257,7 @@ def _extreme_with_position(g: GraphLowering, kind: str, x: TensorValue, dim: int
 
 
 def _position(g: GraphLowering, kind: str, x: TensorValue, dim: Dims, keepdim: bool) -> TensorValue:
+    """The positions of maxima ("argmax") or minima ("argmin")."""
     if x.dtype is torch.bool:
         x = cast_to(g, x, torch.uint8)
     return g.reduce(x, kind, all_dims(dim, x.ndim), keepdim)
@@ -272,6 +277,8 @@ def argmin(g: GraphLowering, self: TensorValue, dim: int | None = None, keepdim:
 def _variance(
     g: GraphLowering, x: TensorValue, dim: Dims, correction: Number | None, keepdim: bool, root: bool
 ) -> tuple[TensorValue, TensorValue] | Any:
+    """The variance, or the standard deviation if ``root``, and the mean; ``NotImplemented`` if the library has to
+    compute them."""
     dims = all_dims(dim, x.ndim)
     n = count(x, dims)
     if not x.dtype.is_floating_point or not _has_divisor(g, n, correction):
@@ -372,6 +379,7 @@ def logsumexp(g: GraphLowering, self: TensorValue, dim: Dims, keepdim: bool = Fa
 
 # ---------------------------------------------------------------- losses
 def _reduced_loss(g: GraphLowering, x: TensorValue, reduction: int, dtype: torch.dtype) -> TensorValue:
+    """Reduces the losses of the elements: 0 leaves them as they are, 1 is the mean, 2 the sum."""
     if reduction == 0:
         return cast_to(g, x, dtype)
     dims = tuple(range(x.ndim))

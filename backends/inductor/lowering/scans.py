@@ -70,6 +70,7 @@ class _Steps:
 
 
 def _can_scan(x: TensorValue, dim: int) -> bool:
+    """Whether there is a loop along ``dim`` to scan over."""
     # Along a dimension of size 1, the result is the element itself, but there is no loop to scan over.
     return x.ndim > 0 and not is_size(x.shape[wrap(dim, x.ndim)], 1) and not is_size(x.numel, 0)
 
