@@ -1,6 +1,6 @@
-"""C++ for kernels: `source.write_source` is the door, `kernel`, `body` and `contraction` write, the headers hold
-vectors.
+"""C++ code generation for kernels: `source.write_source` is the entry point, `kernel`, `body` and `contraction` write
+the code, and the headers define the vectors that it uses.
 
-Nothing is imported here, so that a program whose graphs are all found in the cache does without the writers. A part
-of `codegen`: what may be imported is said there.
+This module imports nothing, so that a program whose graphs are all found in the cache never loads the code generators.
+The package is a part of `codegen`, whose docstring says which modules may be imported.
 """

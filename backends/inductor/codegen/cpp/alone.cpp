@@ -1,4 +1,6 @@
-// A product or a convolution with nothing behind it, for library_times.py, which knows the order of the numbers.
+// A product or a convolution without an epilogue, for the measurements of library_times.py, whose `numbers_of` fills `n` in this order.
+//
+// The epilogue only copies each tile to the result: rows of `line` elements, and `batch` elements from one matrix of a batch to the next.
 struct Result {
     float* p;
     i64 line, batch;
@@ -18,7 +20,7 @@ LIBRARY ALONE(const i64* n, const float* left, const float* right, float* result
     c.workspace = workspace, c.work = c.batches[0] * c.batches[1] * c.batches[2] * c.rows * c.columns * c.depth;
     const Result to{result, c.transposed ? c.rows : c.columns, c.rows * c.columns};
     c.touched[0] = result, c.touched_line = to.line, c.touched_batch = to.batch;
-    // Threads that have to wait elsewhere are none of its business.
+    // Records of its own, so that what other loops have seen of their threads has no effect on a measurement.
     Seen seen{};
     Pause pause{};
     c.seen = &seen, c.pause = &pause;

@@ -1,4 +1,6 @@
-// What measurements of the machine are made of (probe.cpp, cores.cpp).
+// Building blocks of the measurements of the machine (probe.cpp, cores.cpp).
+//
+// The shortest time, in nanoseconds, of `samples` calls of work(), after one call that is not counted.
 template <class F> static double least_time(int samples, const F& work) {
     work();
     i64 best = (i64)1 << 62;
@@ -10,6 +12,8 @@ template <class F> static double least_time(int samples, const F& work) {
     }
     return (double)best;
 }
+// Products as the loops of contraction.cpp compute them, ROWS rows at a time: `rows` x `panel` sums of `depth` products of the left operand (strides
+// `line` and `step`, see tile_product in panels.h) and a packed panel. The results go to `tile`, of `block` rows, and overwrite each other.
 template <Operands PACKED> static void multiply(const float* left, i64 line, i64 step, i64 rows, i64 depth, const float* packed, float* tile) {
     for (i64 r = 0; r + ROWS <= rows; r += ROWS)
         tile_product<ROWS, CV, false, PACKED>(left + (PACKED ? r * depth : r * line), line, step, ROWS * line, ROWS, packed, packed_places.at, 0, depth, tile + r % block * panel, panel, false);

@@ -1,11 +1,18 @@
-// What pieces of work cost on this processor: the measurements of inductor/machine_costs.py, milliseconds together. Each is the least of several
-// short samples, which no other process has interrupted.
+// Measures on this processor the costs of inductor/machine_costs.py, all of them in some milliseconds. Each figure is the shortest of several short
+// samples, so that it is the time of one that no other process has interrupted.
 //
-// `room`: so many floats, at least 1 << 19. `out`: nanoseconds of a product (one of the tile's, both operands packed), of an element that is packed
-// from lines, packed from columns, copied by im2col, of an element of the left operand that is packed from lines and from columns, of an element of
-// transformed pixels, taps and sums, of a product whose left operand is read where its depth is strided, where it is not, where its rows are a page apart, and of
-// one whose right operand is read from planes.
-// Of a left operand that is neither packed nor small: lines of `line` elements, as of a layer with so many.
+// PROBE(room, elements, out). `room`: scratch memory of `elements` floats, at least 1 << 19, that begins with a cache line. `out`: 13 times in
+// nanoseconds:
+//   0          a product (one multiplication and addition) of a tile, both operands packed
+//   1, 2       an element of the right operand that is packed from lines, from columns
+//   3          an element that im2col copies to a plane
+//   4, 5       an element of the left operand that is packed from lines, from columns
+//   6, 7, 8    an element of transformed pixels, of transformed taps, of sums that are transformed back (winograd.h)
+//   9, 10, 11  a product whose left operand is not packed: its depth is strided; its depth is contiguous; the same with rows a page apart
+//   12         a product whose right operand is read from the planes of im2col
+//
+// The times of a left operand that does not fit the L1 cache: its lines have 768 elements, as those of a layer with so many inputs. Here out[0], [1]
+// and [5], [6], [7] are the numbers 4, 5 and 9, 10, 11 of the whole.
 static void probe_left(float* source, i64 elements, float* packed, double* out) {
     alignas(64) float tile[block * panel];
     const i64 line = 768, rows = elements / line < 8 * block ? elements / line / block * block : 8 * block, depth = chunk_depth;
@@ -16,8 +23,9 @@ static void probe_left(float* source, i64 elements, float* packed, double* out) 
     out[7] = least_time(3, [&] { multiply<STREAMED>(source, page, 1, fewer, depth, packed, tile); }) / (fewer * depth * panel);
     out[6] = least_time(3, [&] { multiply<STREAMED>(source, line, 1, rows, depth, packed, tile); }) / (rows * depth * panel);
 }
-// As winograd.h transforms them: groups of 3 x 16 tiles of some channels, filters, a block of sums with what a tile of products takes beside these. Each time
-// they lie elsewhere, as in between a convolution reads and writes as much else as a core's own cache holds.
+// The transformations of winograd.h: the pixels of a group of 3 x 16 tiles in `channels` channels, the taps of filters, and a block of sums, with the
+// fixed cost of a tile of products (its time for a depth of 0). Each sample uses other memory, because between two such steps a convolution reads and writes
+// as much else as a core's own cache holds. Here out[0], [1], [2] are the numbers 6, 7 and 8 of the whole.
 static void probe_transforms(const float* source, float* room, i64 elements, double* out) {
     constexpr i64 channels = 64, lines = 3, side = 16, tiles = lines * side, size = 2 * side, filters = 128, rows = 8 * ROWS;
     constexpr i64 split = units((lines + 1) * side + panel, fetched) * fetched + fetched, place = tiles * channels + fetched;
@@ -55,18 +63,18 @@ static void probe_transforms(const float* source, float* room, i64 elements, dou
 LIBRARY PROBE(float* room, i64 elements, double* out) {
     alignas(64) float tile[block * panel];
     for (i64 i = 0; i < elements; ++i) room[i] = 1.0f;
-    float* const packed = room;                          // chunk_depth lines of a panel
-    float* const source = room + chunk_depth * 64;       // what is packed from: about a core's own cache
+    float* const packed = room;                          // a packed panel: chunk_depth lines of at most 64 elements
+    float* const source = room + chunk_depth * 64;       // the memory that is packed from, about the size of a core's own cache
     const i64 many = elements - chunk_depth * 64;
     const i64 rows = 8 * ROWS;
     out[0] = least_time(8, [&] { multiply<PACKED_BOTH>(source, 1, ROWS, rows, chain, packed, tile); }) / (rows * chain * panel);
-    // Panel after panel of lines of 28 x 28 pixels, and of 768 values a line.
+    // Panels of an image's lines of 28 x 28 pixels (packed from lines), and of 256 lines of 768 elements (packed from columns).
     const i64 line = 784, panels_ = 6, deep = 768, lines = 256;
     const double by_lines = least_time(6, [&] { for (i64 p = 0; p < panels_; ++p) pack_lines(source + p * panel, line, many / line < chunk_depth ? many / line - 1 : chunk_depth, panel, packed); });
     out[1] = by_lines / (panels_ * (many / line < chunk_depth ? many / line - 1 : chunk_depth) * panel);
     const double by_columns = least_time(6, [&] { for (i64 p = 0; p + panel <= lines; p += panel) pack_columns(source + p * deep, deep, chunk_depth, panel, packed); });
     out[2] = by_columns / (lines / panel * panel * chunk_depth);
-    // Channels of 28 x 28 pixels, as a kernel of 3 x 3 sees them.
+    // 16 channels of 28 x 28 pixels and a kernel of 3 x 3.
     Windows w{};
     w.channels = 16, w.height = w.width = w.out_height = w.out_width = 28, w.kernel_h = w.kernel_w = 3;
     w.stride_h = w.stride_w = w.pad_h = w.pad_w = w.dilation_h = w.dilation_w = 1, w.strip = 832, w.copies = true;

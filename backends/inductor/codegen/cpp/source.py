@@ -1,8 +1,8 @@
-"""C++ for kernels: one source file for all kernels of a graph, each distinct kernel once, those that
-differ in sizes alone too.
+"""The C++ source file with all kernels of a graph. Each distinct kernel is written once, and kernels that differ only
+in sizes share one function.
 
-``write_source`` is the door. ``vec.h`` (vectors, tails, casts) and its like are put at the head of every file, so
-that a file is compiled by itself.
+``write_source`` is the entry point. The headers (``vec.h`` with vectors, tails and casts, and others) are copied to the
+head of every file, so that a file includes nothing when it is compiled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ _SYMBOL = "KERNEL_NAME"
 
 
 def write_source(kernels: Sequence[Kernel], info: TargetInfo) -> tuple[str, list[str]]:
-    """``(source, symbols)``: the file, and the function's name of each kernel."""
+    """Writes the source file of a graph's kernels.
+
+    Args:
+        kernels: all kernels of the graph; equal ones share a function.
+        info: description of the processor that the code is for.
+
+    Returns:
+        ``(source, symbols)``: the text of the file ("" without kernels), and for each kernel its function's name.
+    """
     names: dict[str, str] = {}
     comments: dict[str, dict[str, None]] = {}
     functions: set[str] = set()
@@ -51,6 +59,7 @@ def write_source(kernels: Sequence[Kernel], info: TargetInfo) -> tuple[str, list
 
 
 def write_libraries(kernels: Sequence[Kernel], simd: str) -> tuple[str, ...]:
-    """Sources of the libraries that the file of these kernels calls into: the same for all graphs, so built once."""
+    """Sources of the libraries that the source file of these kernels calls. They are the same for all graphs, so they
+    are built once."""
     called = dict.fromkeys(library_of(kernel.tiles.contraction) for kernel in kernels if kernel.tiles is not None)
     return tuple(library_source(name, simd) for name in called)

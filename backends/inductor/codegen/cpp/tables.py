@@ -1,10 +1,12 @@
-"""Values that are the same in all rows: computed once, for the elements of one row, before the loop over rows.
+"""Tables of values that are the same in all rows. They are computed once, for the elements of one row, before the loop
+over rows.
 
-A batch norm of images whose channels lie innermost needs a root and a division for each channel, not for each element;
-a bias's scale is another example. In memory of the kernel's own they are read as fast as what they are computed from.
+For example, a batch norm of channels-last images needs a square root and a division for each channel, not for each
+element; the scale of a bias is another example. A table is a local array of the kernel, which is read as fast as the
+inputs that its values are computed from.
 
-Invariant: a table holds what would be computed in each row, bit for bit; nothing in it depends on an outer loop, on
-what is reduced, or on what the kernel writes.
+Invariant: a table holds bit for bit the values that each row would compute. No value in it depends on an outer loop, on
+a reduction, or on a buffer that the kernel writes.
 """
 from __future__ import annotations
 
@@ -16,16 +18,19 @@ from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
-# Elements of a table: as many for all rows, so that kernels for rows of other sizes are the same text.
+# Number of elements of every table, whatever the length of the rows, so that kernels which differ in that length have
+# the same text.
 ROOM = 2048
-# A value that costs no more, in additions, is computed again in each row: a table's element is a load.
+# Cost, in additions, up to which a value is computed again in each row, since reading it from a table costs a load.
 LEAST_COST = 4
-# So many times at least a table's elements are read.
+# Number of rows from which on a table is worth while: each of its elements is read once per row.
 LEAST_ROWS = 8
 
 
 def find_tables(kernel: Kernel, info: TargetInfo) -> tuple[Node, ...]:
-    """The nodes that are worth a table, none of which is computed from another."""
+    """The nodes whose values are worth a table: those that are the same in all rows, costly enough, and read by a
+    value that differs between rows or by a statement. There are none if their tables would fill more than half of the
+    L1 cache."""
     lane = _lane(kernel)
     rows = ix.product(v.size for v in kernel.outer)
     if lane is None or isinstance(rows, int) and rows < LEAST_ROWS or kernel.faults():
@@ -41,7 +46,7 @@ def find_tables(kernel: Kernel, info: TargetInfo) -> tuple[Node, ...]:
 
 
 def _lane(kernel: Kernel) -> ix.Var | None:
-    """The loop of a kernel's rows, if all stages have that one loop alone."""
+    """The loop along a kernel's rows, if every stage with inner loops has this loop and no other; None otherwise."""
     if kernel.vector_outer or kernel.scratch or kernel.tiles is not None or not kernel.outer:
         return None
     lanes = {stage.inner for stage in kernel.stages if stage.inner}

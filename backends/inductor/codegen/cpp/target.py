@@ -1,4 +1,4 @@
-"""C++ as a target: see ``inductor.target``."""
+"""The C++ target for CPUs, see ``inductor.target``."""
 from __future__ import annotations
 
 import dataclasses
@@ -19,16 +19,16 @@ from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 
 def cpp_target(info: TargetInfo, tuning: Tuning) -> Target:
-    """Kernels in C++.
+    """The target that generates kernels in C++.
 
     Args:
-        info: of the processor.
-        tuning: how it is decided which products, and with them convolutions, are the library's.
+        info: description of the processor.
+        tuning: how to decide which matrix products and convolutions are left to the library.
     """
     threads = torch.get_num_threads()
     abilities = Abilities(frozenset() if tuning.products != "library" else PRODUCTS, near_vector=info.near_vector,
                           near=info.processor.l1.size, few=SHORT)
-    # Kernels for another kind of vectors than the processor's are there to be looked at.
+    # Kernels for vector instructions other than this processor's are only read, so nothing can be measured for them.
     if info.simd == info.processor.simd and (
             tuning.products == "measured" or tuning.products == "rule" and config.measured_products):
         times = ProductTimes(info, threads, tuning.products == "measured")
