@@ -1,10 +1,10 @@
-"""Accumulators of a reduction in C++: the initial value, the update, the combination of partial results.
+"""Writes the accumulators of a reduction in C++: the initial value, the update, the combination of partial results.
 
-An accumulator has one or four copies, so that additions needn't wait for each other; each copy is a scalar, or a vector
-whose lanes are joined at the end (a reduction along the vector loop) or are results of their own (a reduction along
-serial loops). Long sums are cascades of short ones, as in eager, so that rounding errors don't pile up.
+An accumulator has one copy or four, so that additions need not wait for each other. Each copy is a scalar or a vector.
+The lanes of a vector are combined at the end (a reduction along the vector loop) or are separate results (a reduction
+along serial loops). Long sums are cascades of short sums, as in eager, so that rounding errors do not accumulate.
 
-Invariant: a lane that is not alive changes no accumulator.
+Invariant: an inactive lane changes no accumulator.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, positions_ascend
 
-# The position of no element, by the type of positions.
+# Position that stands for no element, for each type of positions.
 _NOWHERE = {"i64": "0x7fffffffffffffffl", "i32": "0x7fffffff"}
 
 
 def are_positions_short(statement: Accumulate) -> bool:
-    """Whether positions are ints of 32 bits while they are in vectors: they are known to fit, and values are no wider,
-    so that there are as many lanes as without positions."""
+    """Whether positions in vectors have 32 bits: if they are known to fit and the values are no wider, so that a vector
+    has as many lanes as without positions."""
     terms = ix.affine_terms(statement.position)
     if terms is None or statement.value.dtype.itemsize > 4:
         return False
@@ -37,7 +37,7 @@ def are_positions_short(statement: Accumulate) -> bool:
 
 
 def start(kind: str, dtype: torch.dtype) -> str:
-    """The value that changes nothing, as a scalar."""
+    """The neutral element of a reduction of this kind, as a scalar."""
     if kind in ("max", "min", "argmax", "argmin"):
         sign = -1 if kind in ("max", "argmax") else 1
         if dtype.is_floating_point:
@@ -48,6 +48,7 @@ def start(kind: str, dtype: torch.dtype) -> str:
 
 
 def _squared(statement: Accumulate) -> Node | None:
+    """The node whose squares a statement sums up; None if it is no sum of squares."""
     value = statement.value
     if statement.kind != "sum" or not value.dtype.is_floating_point or value.op != "mul":
         return None
@@ -55,19 +56,21 @@ def _squared(statement: Accumulate) -> Node | None:
 
 
 class Accumulator:
-    """The text of one ``Accumulate``.
+    """Writes the code of one ``Accumulate``.
 
     Attributes:
-        name: what its C++ names begin with; ``result`` is the name of the finished value.
-        along: the vector loop is among the reduced ones, so lanes are joined at the end.
-        lanes: the accumulator is a vector.
-        copies: 1 or 4.
-        place: the type of positions, "i64" or "i32".
-        ascending: elements come in the order of their positions; else positions of equal elements are compared.
-        cascade: a long sum of floats.
-        square: the node whose squares are summed, if it is such a sum. ``take`` is then given that node's value: square
-            and sum are one operation of the processor. As neither is ever negative, results are infinite or NaN
-            where they are when each is rounded by itself.
+        name: the prefix of its C++ names; ``result`` is the name of the finished value.
+        along: whether the vector loop is reduced, so that lanes are combined at the end.
+        lanes: whether the accumulator is a vector.
+        copies: number of copies, 1 or 4.
+        positions: whether it is an argmax or argmin, whose result is a position.
+        place: the C++ type of positions, "i64" or "i32".
+        ascending: whether elements come in the order of their positions; if not, positions of equal elements are
+            compared.
+        cascade: whether it is a long sum of floats, which is computed as a cascade.
+        square: the node whose squares are summed, if it is such a sum; ``take`` then gets that node's value, as the
+            processor squares and adds in one operation. Since neither the square nor the sum is ever negative, results
+            are infinite or NaN in the same cases as when each is rounded by itself.
     """
 
     def __init__(
@@ -97,12 +100,12 @@ class Accumulator:
         return f"vec<{'i32' if self.dtype is torch.bool else self.scalar}, L>"
 
     def initial(self) -> str:
-        """The value that changes nothing."""
+        """The neutral element, as a scalar or a vector."""
         value = start(self.kind, self.dtype)
         return f"bc<L>({value})" if self.lanes else value
 
     def join(self, a: str, b: str) -> str:
-        """``a`` and ``b`` reduced, scalars or vectors."""
+        """``a`` and ``b`` combined, scalars or vectors."""
         if self.kind in ("sum", "prod"):
             return f"{a} {'+' if self.kind == 'sum' else '*'} {b}"
         if self.kind in ("any", "all"):
@@ -110,14 +113,14 @@ class Accumulator:
         return f"{self.kind}_({a}, {b})"
 
     def better(self, a: str, b: str) -> str:
-        """Whether ``a`` beats ``b`` for argmax and argmin: NaN beats all, an equal value does not."""
+        """Whether ``a`` beats ``b`` in an argmax or argmin: NaN beats any number, an equal value does not."""
         sign = ">" if self.kind == "argmax" else "<"
         if not self.dtype.is_floating_point:
             return f"{a} {sign} {b}"
         return f"mask_or({a} {sign} {b}, mask_and({a} != {a}, {b} == {b}))"
 
     def _first(self, a: str, at: str, b: str, there: str) -> str:
-        """Whether ``a`` beats ``b``, or is equal to it (or NaN as well) and has the smaller position."""
+        """Whether ``a`` beats ``b``, or ties with it (both may be NaN) and its position ``at`` is before ``there``."""
         return f"mask_or({self.better(a, b)}, mask_and(mask_not({self.better(b, a)}), {at} < {there}))"
 
     # ------------------------------------------------------------ the loop
@@ -133,11 +136,11 @@ class Accumulator:
         return lines
 
     def take(self, value: str, position: str, slot: str) -> str:
-        """Takes in the value of one iteration (or of ``L``, of which ``m`` are alive)."""
+        """Accumulates the value of one iteration, or of ``L`` iterations, of which ``m`` are active."""
         target = f"{self.name}[{slot}]"
         if self.positions:
             at = f"{self.name}_at[{slot}]"
-            # The first element counts even if it is the worst there is: no position is beyond that of no element.
+            # The first element is taken even if its value is the worst possible one: its position replaces _NOWHERE.
             test = f"mask_or({self.better(value, target)}, {at} == {_NOWHERE[self.place]})"
             if not self.ascending:
                 test = self._first(value, position, target, at)
@@ -151,7 +154,7 @@ class Accumulator:
         return f"{target} = keep(m, {joined}, {target});" if self.along else f"{target} = {joined};"
 
     def end_of_chunk(self) -> list[str]:
-        """After a piece of a long sum."""
+        """The code after one piece of a long sum: the cascade takes the sum of the copies, which begin anew."""
         if not self.cascade:
             return []
         clear = " ".join(f"{self.name}[{k}] = {self.initial()};" for k in range(self.copies))
@@ -165,7 +168,7 @@ class Accumulator:
 
     # ------------------------------------------------------------ the result
     def finish(self) -> list[str]:
-        """The finished value, after the loops."""
+        """The code behind the loops, which computes the finished value."""
         if self.positions:
             return self._finish_positions()
         value = f"{self.name}_sum.total()" if self.cascade else self._joined_copies()
@@ -199,7 +202,8 @@ class Accumulator:
 
     # ------------------------------------------------------------ parts
     def declare_parts(self) -> list[str]:
-        """One partial result for each part; one that has nothing to do leaves what changes nothing."""
+        """Declares a partial result for each part. They begin as the neutral element, which a part without elements
+        leaves as it is."""
         lines = [f"{self.scalar} {self.name}_part[parts];"]
         clear = f"{self.name}_part[t] = {start(self.kind, self.dtype)};"
         if self.positions:
@@ -216,14 +220,14 @@ class Accumulator:
         return [f"{self.name}_part[part] = {self.result};"]
 
     def join_parts(self) -> list[str]:
-        """The finished value from the parts' results: of neighbours, of neighbouring pairs, and so on, so that few
-        roundings follow one another; the smallest of the best positions."""
+        """Combines the parts' results to the finished value: neighboring parts, then neighboring pairs, and so on, so
+        that few roundings follow one another; of a position, the smallest one of the best values."""
         part, best = f"{self.name}_part", f"{self.name}_best"
         if not self.positions:
             joined = self.join(f"{part}[t]", f"{part}[t + step]")
             pairs = "for (int step = 1; step < parts; step *= 2) for (int t = 0; t < parts; t += 2 * step)"
             return [f"{pairs} {part}[t] = {joined};", f"const {self.scalar} {self.result} = {part}[0];"]
-        # A part without elements is at no position, which is beyond all others, and has the worst value.
+        # A part without elements has the position _NOWHERE, which is beyond all others, and the worst value.
         test = self._first(f"{part}[t]", f"{part}_at[t]", best, self.result)
         return [
             f"{self.scalar} {best} = {part}[0];",

@@ -1,6 +1,7 @@
-"""Loop bodies as C++: values, loads and stores of one kernel, in the text where it stands.
+"""Writes loop bodies in C++: values, loads and stores of one kernel, at the current position of its text.
 
-Invariant: a node is emitted once in each scope, before what uses it; ``emitted`` holds what the current scope can see.
+Invariant: a node is emitted once in each scope, before its uses; ``emitted`` holds the nodes that are visible in the
+current scope.
 """
 
 from __future__ import annotations
@@ -21,20 +22,27 @@ from dynamo_lite.backends.inductor.scheduler.short_loops import SHORT
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Emitted:
-    """A value in the text: its name, whether it is a vector, whether it has a twin."""
+    """A node's value in the text.
+
+    Attributes:
+        name: the C++ variable.
+        vector: whether it is a vector, not a scalar.
+        paired: whether it has a twin, named with an underscore behind, for the next ``L`` elements (``Body._paired``).
+    """
 
     name: str
     vector: bool
     paired: bool = False
 
 
-# Elements so far apart or less are picked from vectors that hold them. Measured on a Zen 4 (2, 3, 4, 5, 6, 8 apart):
-# 6.2, 4.9, 1.8, 2.4, 1.2 and 1.0 times as fast as one by one with 16 lanes, 3.7, 11, 1.0, 3.9, 1.0 and 1.0 with 8.
+# Largest stride at which elements are loaded as whole vectors and picked from these by shuffles. Measured on a Zen 4 at
+# strides of 2, 3, 4, 5, 6 and 8: 6.2, 4.9, 1.8, 2.4, 1.2 and 1.0 times as fast as loads of single elements with 16
+# lanes, 3.7, 11, 1.0, 3.9, 1.0 and 1.0 times with 8 lanes.
 EVERY = 5
 
 
 class Body:
-    """The text of a kernel as it grows. ``CppKernel`` adds the loops."""
+    """The text of a kernel while it is written. ``CppKernel`` adds the loops."""
 
     emitted: dict[Node, Emitted]
     _vectors: set[int]
@@ -54,15 +62,16 @@ class Body:
         self.emitted = {}
         self.var_names: dict[ix.Var, str] = {}
         self._counter = 0
-        self._v: ix.Var | None = None  # the vector loop that the text is in
+        self._v: ix.Var | None = None  # the vector loop around the current position of the text
         # Two vectors at a time: every vector value has a twin, for the next L elements.
         self._paired = False
         self._twin = ""
-        self.tables: dict[int, str] = {}  # of nodes that are read from tables, by id
+        self.tables: dict[int, str] = {}  # by the ids of nodes that are read from tables: the tables' names
 
     def _find_vectors(self, stages: Sequence[Stage]) -> set[int]:
-        """Ids of nodes with a value of its own in every lane, in one of the stages: of parts of a loop one of a single
-        iteration is no loop, and the one around it is the vector loop there."""
+        """Ids of the nodes whose values differ between lanes in one of the stages. Stages may have different vector
+        loops: where a loop is divided into parts, a part of a single iteration has no loop, and the loop around it is
+        the vector loop there."""
         loops = {v for v in map(self.kernel.vector, stages) if v is not None}
         found: set[int] = set()
         for n in self.nodes:
@@ -87,7 +96,8 @@ class Body:
         self.line(text)
 
     def open_lanes(self, call: str, parameters: str) -> None:
-        """A loop over vectors: its body is a lambda."""
+        """Opens a loop over vectors whose body is a lambda with these parameters. ``call``: the loop's function and all
+        of its arguments but the last, without the closing parenthesis."""
         self.open(f"{call}, [&]({parameters}) __attribute__((always_inline))")
 
     def text(self, lines: list[str]) -> None:
@@ -95,7 +105,7 @@ class Body:
             self.line(line)
 
     def scope(self) -> dict[Node, Emitted]:
-        """What is emitted so far, to go back to at the end of a scope."""
+        """A copy of ``emitted`` at the beginning of a scope, to be restored at its end."""
         return dict(self.emitted)
 
     def fresh(self, prefix: str) -> str:
@@ -113,9 +123,14 @@ class Body:
 
     # ------------------------------------------------------------ nodes
     def _emit(self, stage: Stage, changing: frozenset[ix.Var], given: Mapping[int, Node] | None = None) -> None:
-        """Emits what the stage needs and what ``changing``, the variables of loops further in, don't change, and what
-        need not wait until these have an iteration. Operands of values that are ``given`` (by id) are not emitted for
-        these."""
+        """Emits the nodes of a stage that can be computed at the current position.
+
+        Args:
+            stage: whose statements need the nodes.
+            changing: variables of loops that open further in. Nodes that depend on them are left out, as are those that
+                must not be computed before one of these loops has an iteration (``held_back``).
+            given: nodes, by id, whose values exist already; their operands are not emitted for their sake.
+        """
         for n in walk([s.value for s in stage.statements], {**self.tables, **given} if given else self.tables):
             if n in self.emitted or n.op in ("const", "acc", "update") or not changing.isdisjoint(n.vars):
                 continue
@@ -134,7 +149,7 @@ class Body:
         self.emitted[n] = Emitted(name, vector)
 
     def _twins(self, write: Callable[[], None]) -> None:
-        """Writes what holds for the second of two vectors."""
+        """Calls ``write`` for the second of two vectors, the twin."""
         assert self._v is not None
         name = self.var_names[self._v]
         self.var_names[self._v] = f"({name} + L)"
@@ -159,7 +174,7 @@ class Body:
         return operation_text(n, [self._as(a, vector) for a in n.args], vector)
 
     def _as(self, n: Node, vector: bool) -> str:
-        """A node's value as a scalar or a vector."""
+        """A node's value as C++: as a vector if ``vector``, else as a scalar."""
         if n.op == "const":
             text = const_text(n.attr, n.dtype)
             return f"bc<L>({text})" if vector else text
@@ -173,7 +188,7 @@ class Body:
         return self.arguments[buffer]
 
     def _lane_index(self, index: ix.Index) -> str:
-        """The index for lane ``l`` of the vector loop, as the body of a lambda."""
+        """A C++ lambda that computes the index for lane ``l`` of the vector loop."""
         v = self._v
         assert v is not None
         names = {**self.var_names, v: f"({self.var_names[v]} + l)"}
@@ -206,7 +221,7 @@ class Body:
         return f"load_lanes<L>({p}, m{self._twin}, {self._lane_index(index)})"
 
     def _plain(self, index: ix.Index, v: ix.Var, step: int = 1) -> bool:
-        """Whether neighbours in the vector loop are neighbours in memory, or ``step`` apart."""
+        """Whether neighbors in the vector loop are ``step`` elements apart in memory."""
         return ix.coefficient(index, v) == step and not any(
             isinstance(a, ix.Indirect) and self._in_vector(a.node) for a in ix.atoms_of(index)
         )
@@ -251,8 +266,9 @@ class Body:
         self.line(f"{store}<L>({p} + {self._scalar_index(s.index)}, {self._as(value, True)}, m{self._twin});")
 
     def _side_by_side(self, stage: Stage, at: int) -> list[Store]:
-        """The store that stands there, with those that are made together with it: of all elements that lie between two
-        neighbours in the vector loop."""
+        """The store at position ``at`` of the stage's statements, and the stores after it that can be done together
+        with it: those to all elements between two neighbors in the vector loop. Only the store itself if there is no
+        such group."""
         first, v = stage.statements[at], self._v
         assert isinstance(first, Store)
         step = None if v is None else ix.coefficient(first.index, v)
@@ -274,16 +290,16 @@ class Body:
             self._twins(write)
 
     def _before_rounding(self, n: Node) -> Node | None:
-        """The value in float32 that is known here and of which ``n`` is the rounded one, to 16 bits."""
+        """The float32 value of which ``n`` is the value rounded to 16 bits, if it is emitted as a vector here."""
         if n.op != "cast" or n.dtype not in ROUND or n.args[0].dtype is not torch.float32:
             return None
         (exact,) = n.args
         return exact if exact in self.emitted and self._in_vector(exact) else None
 
     def _take_in(self, stage: Stage, accumulators: Sequence[Accumulator], slot: str) -> None:
-        """Stores and accumulates the values of an iteration, in the copies ``slot`` of the accumulators."""
+        """Stores and accumulates the values of an iteration. ``slot``: the accumulators' copy to use, as C++."""
         following = iter(accumulators)
-        stored = 0  # how many statements are written already
+        stored = 0  # number of statements that are written already
         for at, s in enumerate(stage.statements):
             if at < stored:
                 continue
@@ -310,7 +326,8 @@ class Body:
         return f"bc<L>({text}) + iota<{kind}, L>() * ({kind})({index_text(c, {})})" if c != 0 else f"bc<L>({text})"
 
     def _update(self, buffer: str, n: Node) -> None:
-        """Writes what is at a place that may come from memory, or joins a value with it."""
+        """Writes an update: stores a value at an index that may have been loaded from memory, or combines it with the
+        element there."""
         p, (index, mode), v = self._pointer(buffer), n.attr, self._v
         joins = mode != "set"
         value = self._as(n.args[0], v is not None)
@@ -329,7 +346,7 @@ class Body:
 
     @staticmethod
     def _sum(n: Node, a: str, b: str) -> str:
-        """The two joined, rounded to what the buffer's type can hold."""
+        """The values ``a`` and ``b`` combined by the mode of the update ``n``, rounded to the buffer's type."""
         mode = n.attr[1]
         if mode in ("maximum", "minimum"):
             return f"decltype({a})({mode[:3]}_({a}, {b}))"

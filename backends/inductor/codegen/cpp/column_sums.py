@@ -1,15 +1,16 @@
-"""Sums over the rows of a matrix, one for each column, with vectors along the rows, as C++.
+"""Writes sums over the rows of a matrix, one for each column, with vectors along the rows, in C++.
 
-Which is a bias's gradient, a layer norm's weight's, one row times a matrix whose rows lie in memory. One vector of
-columns after another would read a matrix in strips of half a line of the cache, each through all rows. Here a block of
-columns is summed up together, 16 rows at a time: the 16 are added up in registers, and what is carried from each 16 to
-the next, the levels of the cascade, lies in the first cache.
+Column sums occur as the gradient of a bias or of a layer norm's weight, and as the product of one row with a matrix
+whose rows are contiguous. If one vector of columns followed another, a matrix would be read in strips half a cache line
+wide, each through all rows. Instead a block of columns is summed up together, 16 rows at a time: the 16 rows are added
+up in registers, and the cascades, which take the sum of each 16, stay in the L1 cache.
 
-Where columns are few, threads share out the rows, in parts that follow from the work (``parts_for`` in ``threads.h``):
-of rows of a few lines each would read pieces otherwise, and no more threads than lines would have any.
+Where columns are few, threads share the rows, in parts that follow from the work (``parts_for`` in ``threads.h``). If
+they shared columns there, each would read short pieces of rows, and no more threads could work than a row has cache
+lines.
 
-Invariant: each column's sum is made of the same additions in the same order as without blocks, wherever threads' shares
-end.
+Invariant: each column's sum consists of the same additions in the same order as without blocks, wherever the parts of
+threads end.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
 from dynamo_lite.backends.inductor.target_info import LINE
 
-# What depends on the column alone is computed for each row: it costs at most this much.
+# Largest cost of the values that depend only on the column: they are computed again for each row.
 MAX_REPEATED = 4
-# Few columns are so many lines of the cache at most: with more, there is a share of the columns for as many threads.
+# Number of cache lines of a row up to which columns are few; with more, there are columns to share for as many threads.
 FEW_LINES = 16
-# Bytes that the parts' sums may take of the stack.
+# Bytes of the stack that the sums of all parts may take.
 ROOM_FOR_PARTS = 128 << 10
-# Of ``parts_for`` in ``threads.h``.
+# Largest number of parts that ``parts_for`` in ``threads.h`` returns.
 MAX_PARTS = 64
-# So many vectors are added up side by side if the body is short: with one, additions wait for each other.
+# Number of vectors that are accumulated side by side if the body is short; with one, additions wait for each other.
 SIDE_BY_SIDE = 4
 
 
 def sums_columns(kernel: Kernel) -> bool:
-    """Whether a kernel is of the form that ``ColumnSums`` writes: a stage of sums along serial loops, and what follows
-    from its results."""
+    """Whether a kernel has the form that ``ColumnSums`` writes: a stage of sums along serial loops, and stages without
+    loops that use the results."""
     if not kernel.vector_outer or kernel.scratch or kernel.tiles is not None or not kernel.stages:
         return False
     first, *rest = kernel.stages
@@ -55,7 +56,7 @@ def sums_columns(kernel: Kernel) -> bool:
 
 
 def shares_rows(kernel: Kernel) -> bool:
-    """Whether threads share out the rows of a kernel that sums up columns."""
+    """Whether threads share the rows, not the columns, of a kernel that sums up columns."""
     columns = kernel.outer[-1].size
     sizes = [s.value.dtype.itemsize for s in kernel.stages[0].statements if isinstance(s, Accumulate)]
     return (isinstance(columns, int) and columns * max(sizes) <= FEW_LINES * LINE
@@ -63,19 +64,20 @@ def shares_rows(kernel: Kernel) -> bool:
 
 
 class ColumnSums(Body):
-    """Writes the loop over the columns of a kernel."""
+    """Writes the loops of a kernel that sums up columns."""
 
     emitted: dict[Node, Emitted]
 
     def column_sums(self, accumulators: Sequence[Accumulator], chunk: int, vectors: int, light: bool, begin: str,
                     end: str) -> None:
-        """The columns from ``begin`` to ``end``.
+        """Writes the sums of the columns from ``begin`` to ``end``, and what follows from them.
 
         Args:
-            accumulators: those of the first stage, each a cascade.
-            chunk: how many rows are added up before the cascade takes them.
-            vectors: of how many vectors a block is.
+            accumulators: those of the first stage, each of which is a cascade.
+            chunk: number of rows that are added up before the cascade takes their sum.
+            vectors: number of vectors of a block.
             light: whether the body is short.
+            begin, end: C++ expressions.
         """
         lane = self.kernel.outer[-1]
         before = self._open_block(accumulators, chunk, vectors, light, begin, end, ("0", None))
@@ -85,7 +87,8 @@ class ColumnSums(Body):
         self.emitted = before
 
     def column_sums_in_parts(self, accumulators: Sequence[Accumulator], chunk: int, vectors: int, light: bool) -> None:
-        """All columns, by parts of the rows."""
+        """Writes the sums of all columns by parts of the rows, which threads share, and what follows from the sums. The
+        other arguments are those of ``column_sums``."""
         lane, rows = self.kernel.outer[-1], self.kernel.stages[0].inner
         columns = self._size(lane)
         for a in accumulators:
@@ -110,7 +113,8 @@ class ColumnSums(Body):
 
     def _open_block(self, accumulators: Sequence[Accumulator], chunk: int, vectors: int, light: bool, begin: str,
                     end: str, rows: tuple[str, str | None]) -> dict[Node, Emitted]:
-        """Opens the loop over blocks of columns, sums up rows of one, and returns what was emitted before."""
+        """Opens the loop over blocks of columns, sums up the rows of a block, and returns ``emitted`` as it was before.
+        ``rows``: bounds of the first loop over rows, in C++; None is its end."""
         first = self.kernel.stages[0]
         lane = self.kernel.outer[-1]
         self.open(f"for (i64 block = {begin}; block < {end}; block += {vectors} * L)")
@@ -124,7 +128,8 @@ class ColumnSums(Body):
 
     def _results(self, accumulators: Sequence[Accumulator], text: Callable[[Accumulator], str], begin: str,
                  end: str) -> None:
-        """What follows from the sums, whose ``text`` is given."""
+        """Writes the stages that use the sums, for columns from ``begin`` to ``end``. ``text``: the C++ value of an
+        accumulator's sums."""
         lane = self.kernel.outer[-1]
         self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {self._name(lane)}, auto m")
         self._v = lane
@@ -143,6 +148,7 @@ class ColumnSums(Body):
 
     def _sums_of_rows(self, stage: Stage, loops: Sequence[ix.Var], accumulators: Sequence[Accumulator], chunk: int,
                       group: int, bounds: tuple[str, str | None]) -> None:
+        """Writes the loops over the rows of a block. ``group``: number of vectors that are accumulated side by side."""
         v, *rest = loops
         name = self._name(v)
         begin, end = bounds[0], bounds[1] or self._size(v)
@@ -170,6 +176,7 @@ class ColumnSums(Body):
         self.close()
 
     def _row_of_group(self, stage: Stage, accumulators: Sequence[Accumulator]) -> None:
+        """Accumulates the values of one row in all vectors of a group."""
         lane = self.kernel.outer[-1]
         before = self.scope()
         self._emit(stage, frozenset((lane,)))

@@ -1,6 +1,7 @@
-"""C++ text for nodes and indices. The same text serves scalars and vectors: ``vec.h`` overloads every function.
+"""C++ expressions for nodes and indices. The same text serves scalars and vectors, as ``vec.h`` overloads every
+function.
 
-Invariant: a text computes what ``ir.ops`` says of its node, in every lane.
+Invariant: in every lane an expression computes what ``ir.ops`` defines for its node.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.ir.ops import OPS
 
-# The type in memory.
+# C++ type of an element in memory.
 STORAGE = {
     torch.float32: "float",
     torch.float64: "double",
@@ -28,10 +29,10 @@ STORAGE = {
     torch.uint8: "u8",
     torch.bool: "b8",
 }
-# The type in a register.
+# C++ type of a value in a register.
 VALUE = {**STORAGE, torch.bfloat16: "float", torch.float16: "float", torch.bool: "bool"}
 
-# Rounds a value to what its type in memory holds.
+# Function that rounds a value to its type in memory.
 ROUND = {torch.bfloat16: "round_bf16", torch.float16: "round_f16"}
 
 _INFIX = {
@@ -53,15 +54,21 @@ _INFIX = {
     "gt": ">",
     "ge": ">=",
 }
-# All quotients by whole numbers up to here have been compared with the division's.
+# Largest divisor of ``quotient`` in ``vec.h``: up to it, all quotients have been compared with those of a division.
 MAX_DIVISOR = 1024
 _CALL = {"maximum": "max_", "minimum": "min_"}
-# C++ would compute these on small integers in int.
+# Types whose operations C++ promotes to int.
 _PROMOTES = {torch.int8, torch.uint8, torch.int16}
 
 
 def index_text(x: ix.Index, names: Mapping[ix.Var, str], indirect: Callable[[Node], str] | None = None) -> str:
-    """An index as C++ over ``i64`` variables."""
+    """An index as a C++ expression of ``i64`` variables.
+
+    Args:
+        x: the index.
+        names: the C++ names of loop variables.
+        indirect: the C++ text of a node whose value is part of the index.
+    """
     return indices.index_text(x, names, "/", indirect)
 
 
@@ -87,7 +94,7 @@ def const_text(value: bool | int | float, dtype: torch.dtype) -> str:
 
 
 def operation_text(node: Node, args: list[str], vector: bool) -> str:
-    """A node that isn't a leaf, from its operands' names. ``vector``: the operands are vectors."""
+    """The C++ expression of a node with operands, whose texts are ``args``. ``vector``: the operands are vectors."""
     op, dtype = node.op, node.dtype
     if op == "cast":
         return _cast_text(node.args[0].dtype, dtype, args[0])
@@ -119,12 +126,13 @@ def _choice_text(node: Node, args: list[str]) -> str:
     return f"sel({', '.join(args)})"
 
 
-# Of two numbers: what is chosen by comparing the same two.
+# Comparisons that choose between the very numbers they compare: the function of ``vec.h`` that does both.
 _EXTREMES = {"gt": "greater", "lt": "lesser"}
 
 
 def _is_whole_divisor(n: Node) -> bool:
-    """Whether ``quotient`` in ``vec.h`` divides by it. By a power of two the compiler multiplies."""
+    """Whether ``quotient`` in ``vec.h`` divides by ``n``: if it is an integer constant, but no power of two, for which
+    the compiler multiplies anyway."""
     if n.op != "const" or not 2 < n.attr <= MAX_DIVISOR or n.attr != int(n.attr):
         return False
     return int(n.attr) & int(n.attr) - 1 != 0

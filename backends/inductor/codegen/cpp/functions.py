@@ -1,11 +1,12 @@
-"""Functions of real numbers: definitions of those that a file uses.
+"""C++ definitions of the mathematical functions that a file of kernels uses.
 
-The commonest ones of float32 are our own, in line (``math.h``): a call costs all vector registers. The others, and
-float64, are Sleef's, which libtorch_cpu exports and eager's kernels call, too. A kernel library finds them in the
-libtorch_cpu of the process when it is loaded: linking against that library would take longer than compiling. Without
-AVX2, and where this libtorch_cpu lacks one, the functions are libm's, lane by lane.
+The most common functions of float32 are our own and are inlined (``math.h``), because around a call all vector
+registers are spilled. The others, and all of float64, are Sleef's, which libtorch_cpu exports and eager's kernels call,
+too. A kernel library looks them up in the process's libtorch_cpu when it is loaded, as linking against that library
+would take longer than compiling. Without AVX2, and where this libtorch_cpu lacks a function, libm's is called lane by
+lane.
 
-Invariant: a generated file asks for no symbol that the libtorch_cpu of this process does not export, as the address
+Invariant: a generated file looks up no symbol that the libtorch_cpu of this process does not export, as its address
 would be null.
 """
 
@@ -18,7 +19,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-# name in the IR -> (arity, Sleef's name, accuracy suffix, libm's name)
+# Name in the IR -> (arity, Sleef's name, Sleef's suffix for the accuracy, libm's name).
 FUNCTIONS: dict[str, tuple[int, str, str, str]] = {
     **{
         name: (1, name, "_u10", name)
@@ -54,10 +55,11 @@ FUNCTIONS: dict[str, tuple[int, str, str, str]] = {
     "nextafter": (2, "nextafter", "", "nextafter"),
 }
 
-# Made of another function, where there is no form of its own.
+# Functions that are computed from another one where ``FAST`` has none: name -> (the other function, expression of x).
 DERIVED = {"erf_plus_one": ("erf", "erf_(x) + 1")}
 
-# In math.h, for float: how each is called on ``x``.
+# Functions that math.h defines for float: the expression that calls each on ``x`` (L: number of lanes, V: the vector's
+# type, code: Sleef's code for that type).
 FAST = {
     "exp": "fast_exp<{L}>(x)",
     "tanh": "fast_tanh<{L}>(x)",
@@ -70,12 +72,13 @@ FAST = {
     "cos": "fast_sin_cos<{L}, 1>(x, []({V} v) {{ return Sleef_cos{code}_u10(v); }})",
 }
 
-# Scalar, lanes, Sleef's code for such vectors.
+# Vectors for each kind of instructions: the scalar type, the number of lanes, Sleef's code for such vectors.
 _TYPES = {
     "avx512": (("float", 16, "f16"), ("double", 8, "d8"), ("float", 8, "f8"), ("double", 4, "d4")),
     "avx2": (("float", 8, "f8"), ("double", 4, "d4"), ("float", 4, "f4")),
 }
-# Vectors that libtorch has no functions for, which Sleef has with SSE only: those of twice as many lanes are called.
+# Vectors for which libtorch exports no functions, as Sleef has them with SSE only: functions for twice as many lanes
+# are called instead.
 _HALVES = {"f4": "f8"}
 
 
@@ -88,7 +91,7 @@ static void* const libtorch = dlopen("libtorch_cpu.so", 1 | 4);  // RTLD_LAZY | 
 
 @functools.cache
 def _exported(symbol: str) -> bool:
-    """Whether the libtorch_cpu of this process has a function."""
+    """Whether the libtorch_cpu of this process exports a symbol."""
     return hasattr(ctypes.CDLL("libtorch_cpu.so", mode=os.RTLD_LAZY | os.RTLD_NOLOAD), symbol)
 
 
@@ -102,24 +105,24 @@ def _math_header() -> str:
     return (Path(__file__).parent / "math.h").read_text(encoding="utf-8")
 
 
-# Uses of functions in one file from which on they are called and not in line: one in line takes the compiler some
-# 5 ms, calls 9% of the time of a kernel that does nothing else.
+# Number of uses in one file up to which functions are inlined; with more they are called. The compiler takes some 5 ms
+# for each inlined use; calls take 9% of the time of a kernel that does nothing else.
 MOST_IN_LINE = 128
 
 
 def uses(texts: Iterable[str], names: Iterable[str]) -> int:
-    """How often the texts of kernels use these functions."""
+    """How often these texts of kernels use the functions of these names."""
     calls = re.compile(rf"\b(?:{'|'.join(sorted(names))})_\(") if names else None
     return sum(len(calls.findall(text)) for text in texts) if calls is not None else 0
 
 
 def declarations(used: Iterable[str], simd: str, in_line: bool = True) -> str:
-    """C++ that defines ``exp_`` and so on, for scalars and vectors.
+    """C++ that defines ``exp_`` and the like, for scalars and vectors.
 
     Args:
-        used: the functions' names.
-        simd: the vector instructions.
-        in_line: whether the compiler is to put them in line wherever they are used.
+        used: the functions' names in the IR.
+        simd: the vector instructions that kernels use.
+        in_line: whether the compiler is to inline all uses.
     """
     wanted = set(used)
     names = sorted((wanted | {DERIVED[name][0] for name in wanted & set(DERIVED)}) & set(FUNCTIONS))
@@ -137,10 +140,12 @@ def declarations(used: Iterable[str], simd: str, in_line: bool = True) -> str:
 
 
 def _found(name: str, simd: str) -> bool:
+    """Whether libtorch_cpu exports a function for all vectors that kernels use."""
     return all(_exported(_symbol(name, code)) for _, _, code in _TYPES[simd] if code not in _HALVES)
 
 
 def _declare(name: str, simd: str, kind: str) -> str:
+    """The definitions of a function for vectors and scalars, by ``FAST`` or Sleef. ``kind``: the C++ specifiers."""
     arity, _, _, _ = FUNCTIONS[name]
     names = "xy"[:arity]
     lines = []
@@ -167,10 +172,12 @@ def _declare(name: str, simd: str, kind: str) -> str:
 
 
 def _pointer(symbol: str, types: str, result: str) -> str:
+    """The declaration of a pointer to one of Sleef's functions, which is looked up when the library is loaded."""
     return f'static {result} (*const {symbol})({types}) = (decltype({symbol}))dlsym(libtorch, "{symbol}");'
 
 
 def _declare_derived(name: str, simd: str, kind: str) -> str:
+    """The definitions of a function of ``DERIVED`` for vectors and scalars."""
     lines = []
     for scalar, lanes, code in _TYPES[simd]:
         v = f"vec<{scalar}, {lanes}>"
@@ -182,6 +189,7 @@ def _declare_derived(name: str, simd: str, kind: str) -> str:
 
 
 def _by_lane(name: str) -> str:
+    """The definitions of a function by libm's scalar one, which is called lane by lane."""
     arity, _, _, libm = FUNCTIONS[name]
     names = "xy"[:arity]
     lines = []

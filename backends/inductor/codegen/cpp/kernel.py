@@ -1,13 +1,13 @@
-"""One kernel as a C++ function.
+"""Writes one kernel as a C++ function.
 
-The text follows the kernel's loops. What doesn't depend on a loop's variable stands outside of it. Inside the vector
-loop every value is a vector of ``L`` lanes; the loop's body is a lambda that takes the position and how many lanes are
-alive, so that the tail is the same text as the rest. Work is spread over threads by the outer loops if they are long,
-otherwise stage by stage over the inner loop, partial results of reductions being joined in the order of the threads.
+The code follows the kernel's loop nest. A value that does not depend on a loop's variable is computed outside of that
+loop. Inside the vector loop every value that differs between lanes is a vector of ``L`` lanes. The loop's body is a
+lambda that takes the position and the number of active lanes, so that the tail has the same code as whole vectors.
+Threads share the outer loops if these are long; otherwise they share the inner loop of each stage, and partial results
+of reductions are combined in the order of the parts.
 
-Invariant: every element is computed by the same sequence of operations wherever it stands, in the tail too; results
-depend on the parts into which a reduction is divided, which follow from its size, and not on how many threads compute
-those.
+Invariant: every element is computed by the same sequence of operations, at any position and in the tail, too. Results
+depend on the parts into which a reduction is divided, which follow from its size, but not on the number of threads.
 """
 
 from __future__ import annotations
@@ -30,25 +30,26 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, S
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import is_transposed
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
-# Outer loops of at least so many iterations are what threads share; with fewer, the inner loop is, a start of threads
-# for each iteration. No number of threads is in this: the bits of sums depend on it.
+# Iterations of the outer loops from which on threads share these; with fewer, they share the inner loop, once per outer
+# iteration. The number of threads must not decide this, as the bits of sums depend on it.
 MIN_OUTER_PARALLEL = 8
-# As in ``threads.h``.
+# Least work of one part of a reduction, as in ``threads.h``.
 LEAST_PART = 1 << 15
-# Elements of any type that are whole lines of the caches, which no two threads write then; of whole vectors, too.
+# Unit, in elements, of the parts of a loop: whole cache lines for every type, so that no two threads write to the same
+# line, and whole vectors.
 WHOLE_LINES = "64"
-# Longer sums are cascades of sums of so many vectors, the length that eager's have.
+# Number of vectors that are added up one after the other, as in eager; longer sums are cascades of such sums.
 CHAIN = 16
-# Threads share out columns in lines of the cache.
+# Unit of the columns that threads share: a cache line of float32.
 COLUMNS = 16
-# Vectors of which a cascade consists.
+# Size of a cascade (``lanes.h``), in vectors.
 CASCADE = 4
-# From this cost on, two vectors are computed side by side.
+# Cost of a body from which on two vectors are computed side by side.
 MIN_PAIRED_COST = 40
-# From this cost on, a body is compiled once for whole vectors and the rest: every unit and copy takes the compiler
-# a millisecond, where a branch for every load no longer matters.
+# Cost from which on a body is compiled only once, for whole vectors and the tail: per copy, each unit of cost takes the
+# compiler a millisecond, and a branch for every load no longer matters in such a body.
 MIN_LONG_COST = 160
-# A body that calls functions is not worth four copies.
+# Cost up to which a body is worth four copies; one that calls functions is not.
 MAX_UNROLLED_COST = 16
 
 class CppKernel(ScanBody, ColumnSums):
@@ -92,12 +93,12 @@ class CppKernel(ScanBody, ColumnSums):
         return f"KERNEL {self.symbol}({', '.join(parameters)}) {{\n" + "\n".join(self.lines) + "\n}\n"
 
     def _types(self) -> list[str]:
-        """Of the pointers p0, p1, ..."""
+        """The C++ types of the pointers ``p0``, ``p1``, ... to the buffers."""
         outputs, buffers = self.kernel.outputs, self.kernel.buffers
         return [f"{'' if b in outputs else 'const '}{STORAGE[buffer.dtype]}*" for b, buffer in buffers.items()]
 
     def _pointers(self) -> None:
-        """The arguments as typed pointers; once more inside a thread's function, where they are then in registers."""
+        """Typed pointers for the arguments; a thread's function declares them again, to have them in registers."""
         for k, kind in enumerate(self._types()):
             self.line(f"{kind} const p{k} = ({kind})a{k};")
 
@@ -108,12 +109,12 @@ class CppKernel(ScanBody, ColumnSums):
     def _is_long_outer(self) -> bool:
         outer = self._serial_outer()
         volume = ix.product(v.size for v in outer)
-        # Threads can't share a scan's own loop.
+        # Threads can't share the loop of a scan.
         least = 2 if all(stage.scan for stage in self.kernel.stages) else MIN_OUTER_PARALLEL
         return bool(outer) and (not isinstance(volume, int) or volume >= least)
 
     def _shared_loop(self) -> None:
-        """A kernel that is one shared loop."""
+        """Writes a kernel that is one loop which threads share."""
         outer = self._serial_outer()
         self.open_function("Loop", "i64 begin, i64 end, int")
         self._fill_tables()
@@ -127,7 +128,7 @@ class CppKernel(ScanBody, ColumnSums):
         return tuple(n for n in find_tables(self.kernel, self.info) if n.id not in self.held_back)
 
     def _fill_tables(self) -> None:
-        """Computes what is the same in all rows (``tables``)."""
+        """Writes the loop that computes the values which are the same in all rows (``tables``)."""
         nodes = self._tabulated
         if not nodes:
             return
@@ -149,8 +150,8 @@ class CppKernel(ScanBody, ColumnSums):
         self.tables = names
 
     def _fields(self) -> dict[str, tuple[str, str]]:
-        """What a function inside of the kernel reads: types, and values in terms of the kernel's arguments and of what
-        is computed before all loops."""
+        """The variables that a function inside of the kernel reads: by name, their types and initial values, in terms
+        of the kernel's arguments and of values computed before all loops."""
         kernel = self.kernel
         fields = {f"p{k}": (kind, f"({kind})a{k}") for k, kind in enumerate(self._types())}
         fields |= {s: ("i64", s) for s in kernel.symbols()}
@@ -158,8 +159,8 @@ class CppKernel(ScanBody, ColumnSums):
         return fields | {self.emitted[n].name: (VALUE[n.dtype], self.emitted[n].name) for n in self._fixed()}
 
     def open_function(self, struct: str, parameters: str) -> None:
-        """A function that a library calls, and that gets the kernel's arguments in a struct. (As a lambda that captures
-        them it takes g++ a third longer.)"""
+        """Opens a function for a library to call, with the kernel's arguments in a struct. (g++ takes a third longer
+        for a lambda that captures them.)"""
         fields = self._fields()
         self.open(f"struct {struct}")
         self.line(" ".join(f"{kind} {name};" for name, (kind, _) in fields.items()) + EXTRA_FIELDS)
@@ -171,7 +172,7 @@ class CppKernel(ScanBody, ColumnSums):
         self.line(EXTRA_COPIES)
 
     def close_function(self, struct: str, variable: str) -> None:
-        """Ends it, and fills in the struct."""
+        """Closes a function of ``open_function`` and fills in its struct, as ``variable``."""
         self.close()
         self.close("};")
         self.line("static SeenByWork places;")
@@ -179,13 +180,14 @@ class CppKernel(ScanBody, ColumnSums):
         self.line(f"const {struct} {variable} = {{{values}{EXTRA_VALUES}}};")
 
     def open_threads(self, volume: str, unit: str, parts: str = "threads") -> None:
-        """A loop over parts of a range, one for each thread, or as many as ``parts`` says."""
+        """Opens a loop over parts of range(volume), one for each thread or as many as ``parts`` says; their bounds are
+        multiples of ``unit``."""
         call = f"parallel({volume}, {unit}" if parts == "threads" else f"in_parts({volume}, {unit}, {parts}"
         self.open(f"{call}, threads, work, [&](i64 begin, i64 end, int part) NOINLINE")
         self._pointers()
 
     def _fixed(self) -> list[Node]:
-        """What depends on no loop and no reduction, and is computed before all loops."""
+        """The nodes that depend on no loop and no reduction, and are computed before all loops."""
         fixed: dict[int, bool] = {}
         for n in self.nodes:
             free = not n.vars and n.id not in self.held_back
@@ -195,7 +197,7 @@ class CppKernel(ScanBody, ColumnSums):
     # ------------------------------------------------------------ loops around the stages
     @functools.cached_property
     def work(self) -> str:
-        """The amount of work of the whole kernel, in element operations in vectors, as C++."""
+        """The work of the whole kernel as a C++ expression, in vectorized operations on elements."""
         total: ix.Index = 0
         for stage in self.kernel.stages:
             volume = ix.product(v.size for v in (*self.kernel.outer, *stage.inner))
@@ -206,7 +208,7 @@ class CppKernel(ScanBody, ColumnSums):
                 + len(stage.statements)
             )
             if (stage.scan or stage.scalar) and not self.vector_outer:
-                cost *= self.L  # an element after the other
+                cost *= self.L  # not vectorized
             total = ix.add(total, ix.mul(volume, cost))
         return index_text(total, {})
 
@@ -214,23 +216,22 @@ class CppKernel(ScanBody, ColumnSums):
         return self.kernel.outer[:-1] if self.vector_outer else self.kernel.outer
 
     def _least(self, awake: bool) -> int:
-        """Work, in its own units, that a thread should have at least."""
+        """The least work for one thread, in the unit of ``work``. ``awake``: whether other threads are awake."""
         return self.info.grain(awake)
 
     def keeps_awake(self) -> bool:
-        """Whether it is certain to run in several threads."""
+        """Whether the kernel is certain to run in several threads, which are then awake for other kernels."""
         return self.work.isdigit() and int(self.work) >= 2 * self._least(False)
 
     def stay_awake(self) -> None:
-        """Others of its file are certain to keep threads awake."""
+        """Lowers the least work of a thread: other kernels of the file are certain to keep threads awake."""
         self.grain = self._least(True)
 
     def _may_be_parallel(self) -> bool:
         return not self.work.isdigit() or int(self.work) >= 2 * self.grain
 
     def _has_parts(self) -> bool:
-        """Whether something is reduced along an inner loop in parts (``parts_for`` in ``threads.h``): that does not
-        depend on what threads cost."""
+        """Whether a reduction along an inner loop has parts (``parts_for`` in ``threads.h``), whatever threads cost."""
         enough = not self.work.isdigit() or int(self.work) >= 2 * LEAST_PART
         if not enough or self.kernel.scratch:
             return False
@@ -249,7 +250,7 @@ class CppKernel(ScanBody, ColumnSums):
             self._nested(outer, 0, parallel_inner=False)
 
     def _flat_loop(self, outer: tuple[ix.Var, ...], begin: str, end: str) -> None:
-        """One loop over all iterations of several, keeping each one's variable."""
+        """Writes several loops as one loop over their common iteration space, and keeps each loop's variable."""
         if len(outer) == 1:
             name = self._name(outer[0])
             self.open(f"for (i64 {name} = {begin}; {name} < {end}; ++{name})")
@@ -282,7 +283,7 @@ class CppKernel(ScanBody, ColumnSums):
         self.close()
 
     def _inside_outer(self, parallel_inner: bool) -> None:
-        """The stages, for one iteration of the serial outer loops."""
+        """Writes the stages for one iteration of the serial outer loops."""
         if not self.vector_outer:
             self._stages(parallel_inner)
             return
@@ -309,15 +310,15 @@ class CppKernel(ScanBody, ColumnSums):
             self.close("});")
 
     def _column_sums(self) -> list[Accumulator]:
-        """The accumulators of a kernel that sums up blocks of columns; none for another."""
+        """The accumulators, if the kernel sums up blocks of columns (``ColumnSums``); none otherwise."""
         if not sums_columns(self.kernel):
             return []
         accumulators = self._accumulators(self.kernel.stages[0], False)
         return accumulators if all(a.cascade for a in accumulators) else []
 
     def _vectors_of_block(self, accumulators: list[Accumulator], v: ix.Var) -> int:
-        """As many as have cascades that fill the first cache, or as there are: a power of two, so that kernels of other
-        sizes are the same text."""
+        """Vectors of a block of columns: as many as there are, or as have cascades that fill the L1 cache; a power of
+        two, so that kernels of other sizes have the same text."""
         size = sum(CASCADE * self.L * a.dtype.itemsize for a in accumulators)
         most = 1 << max(self.info.processor.l1.size // size, 8).bit_length() - 1
         return min(most, 1 << (-(-v.size // self.L) - 1).bit_length()) if isinstance(v.size, int) else most
@@ -354,7 +355,7 @@ class CppKernel(ScanBody, ColumnSums):
         self.emitted, self._vectors = kept, vectors
 
     def _tiled_stage(self, stage: Stage, parallel: bool) -> None:
-        """Square tiles: loads along ``u`` are transposed, then row after row of the tile is computed along ``v``."""
+        """Writes a stage over square tiles: loads along ``u`` are transposed, then each row is computed along ``v``."""
         u, v = stage.inner
         self._emit(stage, frozenset(stage.inner))
         outside = self.scope()
@@ -412,7 +413,7 @@ class CppKernel(ScanBody, ColumnSums):
                     self.emitted[n] = Emitted(a.result, self.vector_outer)
 
     def _ordered_stage(self, stage: Stage, parallel: bool) -> None:
-        """Iterations in their order; threads share the first loop or the last where that keeps it."""
+        """Writes iterations in their order; threads share the first or the last loop where that keeps the order."""
         if parallel and stage.apart and not stage.free:
             first, rest = stage.inner[0], stage.inner[1:]
             name = self._name(first)
@@ -465,7 +466,7 @@ class CppKernel(ScanBody, ColumnSums):
         ]
 
     def _chunk(self, along: bool, copies: int) -> int:
-        """How many iterations of the last loop go into one piece of a long sum."""
+        """Number of iterations of the last loop whose sum is one addend of a cascade."""
         return CHAIN * copies * self.L if along else CHAIN
 
     def _cost(self, stage: Stage) -> int:
@@ -475,7 +476,7 @@ class CppKernel(ScanBody, ColumnSums):
         return self._cost(stage) <= MAX_UNROLLED_COST
 
     def _is_heavy(self, stage: Stage, v: ix.Var) -> bool:
-        """Whether the processor can't see from one iteration into the next, so that two at a time hide latencies."""
+        """Whether a body is too long to overlap with the next one, so that two vectors at a time hide latencies."""
         return self._cost(stage) >= MIN_PAIRED_COST and isinstance(v.size, int) and v.size >= 4 * self.L
 
     def _parallel_stage(self, stage: Stage, accumulators: list[Accumulator], along: bool) -> None:
@@ -493,7 +494,7 @@ class CppKernel(ScanBody, ColumnSums):
     def _accumulation(
         self, stage: Stage, accumulators: list[Accumulator], along: bool, bounds: tuple[str, str] | None
     ) -> None:
-        """The loops of a stage; accumulators are declared before them and finished after."""
+        """Writes the loops of a stage; accumulators are declared before these and finished after them."""
         for a in accumulators:
             self.text(a.declare())
         self._inner_loops(stage, stage.inner, accumulators, along, bounds)
@@ -534,8 +535,8 @@ class CppKernel(ScanBody, ColumnSums):
         self.close()
 
     def _rows_of_chunk(self, rest: tuple[ix.Var, ...], accumulators: list[Accumulator], along: bool) -> int:
-        """How many turns of a loop around one short loop are added up before the cascade takes them, so that no chain
-        of additions is longer than elsewhere."""
+        """Number of iterations of a loop around one short loop that are added up before the cascade takes the sum, so
+        that no chain of additions is longer than in other sums."""
         if len(rest) != 1 or not any(a.cascade for a in accumulators) or not isinstance(rest[0].size, int):
             return 1
         if self._is_short(rest[0], accumulators, along):
@@ -543,8 +544,8 @@ class CppKernel(ScanBody, ColumnSums):
         return CHAIN // max(-(-rest[0].size * CHAIN // self._chunk(along, accumulators[0].copies)), 1)
 
     def _is_short(self, v: ix.Var, accumulators: list[Accumulator], along: bool) -> bool:
-        """Whether a loop has too few vectors for all copies of the accumulators: turns of the loop around it have one
-        each."""
+        """Whether a loop has too few vectors for all copies of the accumulators, so that successive iterations of the
+        loop around it use one copy each."""
         return along and accumulators[0].copies > 1 and isinstance(v.size, int) and v.size < 4 * self.L
 
     def _rows_in_chunks(
@@ -572,7 +573,8 @@ class CppKernel(ScanBody, ColumnSums):
         self, stage: Stage, v: ix.Var, accumulators: list[Accumulator], along: bool, begin: str, end: str,
         copy: str | None = None,
     ) -> None:
-        """The vector loop; ``copy``: that of the accumulators, if it is the same for all vectors."""
+        """Writes the innermost loop, the vector loop if ``along``; ``copy``: which copy of the accumulators all vectors
+        use, if it is one and the same."""
         name = self._name(v)
         before = self.scope()
         slot = copy or "0"

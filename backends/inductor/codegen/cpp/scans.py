@@ -1,13 +1,14 @@
-"""The loops of scans as C++: iterations in their order, what is carried from one to the next in variables.
+"""Writes the loops of scans (``cumsum``, ``cummax``) in C++: iterations in their order, with the values that are carried
+from one to the next in variables.
 
-Where every lane of a vector carries values of its own, an iteration is a vector's; lines that are contiguous along the
-scan are read and written in tiles, whose columns are these vectors. Elsewhere an iteration is one element's, and
-what an element costs before it meets what is carried (the ``tanh`` of ``x.tanh().cumsum(-1)``) would be computed in one
-lane of a vector. Where that is dear, the loop is cut in blocks, and each block's such values are computed ahead, in
-vectors.
+Where every lane of a vector scans a line of its own, an iteration processes a vector; lines that are contiguous along
+the scan are read and written in tiles, whose columns are these vectors. Elsewhere an iteration processes one element,
+and the part of its value that does not depend on the carried values (the ``tanh`` of ``x.tanh().cumsum(-1)``) would
+occupy one lane of a vector. Where that part is expensive, the loop is divided into blocks, and for each block these
+values are computed ahead, in vectors.
 
-Invariant: values are carried in the order of the loop; an element's own value is the same whether it is computed ahead
-or not, as functions of scalars are those of vectors.
+Invariant: values are carried in the order of the loop. An element's own value is the same whether it is computed ahead
+or not, as scalar functions compute the same as those of vectors.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dynamo_lite.backends.inductor.ir.ops import DEAR, OPS
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Stage, Store
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import is_transposed
 
-# Vectors in a block: enough that loops' ends do not count, few enough that blocks stay in the first cache.
+# Vectors in a block: so many that the overhead of loops does not matter, so few that blocks stay in the L1 cache.
 BLOCK = 16
 
 
@@ -34,12 +35,13 @@ class ScanBody(Body):
     _vectors: set[int]
 
     def ahead_of_scans(self) -> list[Node]:
-        """The values that blocks of scans are computed ahead for, with all that they are made of in the loop."""
+        """The values that scans compute ahead in blocks, and all nodes in the loop that these are computed from."""
         stages = () if self.vector_outer else (s for s in self.kernel.stages if s.scan)
         return [n for s in stages for n in self._made_in_loop(self._ahead(s), s.inner[-1])]
 
     def _ahead(self, stage: Stage) -> list[Node]:
-        """Values of one element alone that are dear and that the rest of an iteration starts from."""
+        """Expensive values of single elements that do not depend on carried values, and from which the rest of an
+        iteration is computed."""
         loop = stage.inner[-1]
         roots = [s.value for s in stage.statements]
         carried = {n.id for n in walk(roots) if n.op == "acc"}
@@ -53,13 +55,14 @@ class ScanBody(Body):
 
     @staticmethod
     def _uncast(n: Node) -> Node:
-        """The value before conversions, which an iteration makes: vectors of wide values have fewer lanes."""
+        """The value before its casts. Those are left to the iteration, as vectors of wider values have fewer lanes."""
         while n.op == "cast":
             (n,) = n.args
         return n
 
     @staticmethod
     def _made_in_loop(values: list[Node], loop: ix.Var) -> list[Node]:
+        """These values and all that they are computed from, as far as it depends on the loop."""
         return [n for n in walk(values) if loop in n.vars]
 
     def _scan_stage(self, stage: Stage) -> None:
@@ -85,7 +88,8 @@ class ScanBody(Body):
             self.close()
 
     def _tile_loop(self, stage: Stage, names: dict[str, str]) -> None:
-        """The loop in tiles of as many iterations as there are lines side by side."""
+        """Writes the loop in square tiles: ``L`` iterations of the ``L`` lines that the lanes scan. ``names``: the C++
+        variables of carried values."""
         v, rows = stage.inner[-1], self._v
         assert rows is not None
         name = self._name(v)
@@ -114,13 +118,13 @@ class ScanBody(Body):
             self.var_names[v] = own
 
     def loaded_tile(self, n: Node, alive: str) -> str:
-        """The name of a tile of a load that is transposed, of which so many elements of each line count."""
+        """Loads a transposed tile and returns its C++ name. ``alive``: the number of active elements of each line."""
         tile = self._tile(n)
         self.line(f"load_tile<L>({tile}, {self._place(*n.attr)}, {self._lines_apart(n.attr[1])}, {alive}, m);")
         return tile
 
     def _tile(self, n: Node, initial: str = "") -> str:
-        """The name of a tile for values of one type, which is declared."""
+        """Declares a tile for values of a node's type and returns its C++ name."""
         tile = self.fresh("tile")
         self.line(f"vec<{'i8' if n.dtype is torch.bool else VALUE[n.dtype]}, L> {tile}[L]{initial};")
         return tile
@@ -129,13 +133,14 @@ class ScanBody(Body):
         return f"{self._pointer(buffer)} + {self._scalar_index(index)}"
 
     def _lines_apart(self, index: ix.Index) -> str:
+        """The stride from the line of one lane to the next."""
         assert self._v is not None
         stride = ix.coefficient(index, self._v)
         assert stride is not None
         return index_text(stride, {})
 
     def _block_loop(self, stage: Stage, ahead: list[Node], names: dict[str, str]) -> None:
-        """The loop in blocks: what is ahead of a block into arrays, then its iterations."""
+        """Writes the loop in blocks: the values computed ahead go to arrays, then the block's iterations follow."""
         v = stage.inner[-1]
         name, block = self._name(v), self.fresh("block")
         arrays = {n: self.fresh("ahead") for n in ahead}
@@ -158,7 +163,8 @@ class ScanBody(Body):
 
     def _iterations(self, stage: Stage, names: dict[str, str], begin: str, end: str,
                     given: dict[Node, str] | None = None) -> None:
-        """The loop from ``begin`` to ``end``; ``given`` are values that need not be computed, and where they are."""
+        """Writes the loop from ``begin`` to ``end``. ``given``: nodes whose values are computed already, with the C++
+        text that loads them."""
         name = self._name(stage.inner[-1])
         before = self.scope()
         self.open(f"for (i64 {name} = {begin}; {name} < {end}; ++{name})")
@@ -174,7 +180,8 @@ class ScanBody(Body):
         self.emitted = before
 
     def _iteration(self, stage: Stage, names: dict[str, str], known: dict[int, Node] | None = None) -> None:
-        """What is carried after an iteration, and the values that it stores."""
+        """Writes the update of the carried values in one iteration, then the values that it stores. ``known``: nodes,
+        by id, whose values exist already."""
         carried = [s for s in stage.statements if isinstance(s, Accumulate)]
         known = known or {}
         self._emit(Stage(stage.inner, list(carried)), frozenset(), known)
@@ -184,7 +191,7 @@ class ScanBody(Body):
         for s in carried:
             value = f"{names[s.acc]}_next" if len(carried) > 1 else self._as(s.value, self.vector_outer)
             self.line(f"{names[s.acc]} = {value};")
-        # What was computed from the old values is not what it says any more.
+        # Values computed from the old carried values are stale now.
         self.emitted = {n: e for n, e in self.emitted.items() if n.op == "acc" or not any(
             inner.op == "acc" and inner.attr in names for inner in walk((n,)))}
         stores = [s for s in stage.statements if isinstance(s, Store)]

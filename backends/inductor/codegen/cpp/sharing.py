@@ -1,8 +1,9 @@
-"""Kernel deduplication: kernels that differ in sizes only are compiled once.
+"""Kernel deduplication: kernels that differ only in sizes are compiled once.
 
-A convolution network has the same few kernels at many sizes, and compiling is what a first call spends most of its time
-on. Texts that are equal but for whole numbers become one function with the numbers that differ as arguments; each
-kernel's own name then calls it with its numbers. Numbers that are the same everywhere stay in the text.
+A convolutional network has the same few kernels at many sizes, and a first call spends most of its time on compiling.
+Kernels whose texts are equal but for integer literals become one function, which takes the numbers that differ as
+arguments; the function of each kernel's name calls it with that kernel's numbers. Numbers that are the same in all of
+them stay in the text.
 
 Invariant: a kernel computes the same whether it shares its function or not.
 """
@@ -12,19 +13,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-# An argument of a template is part of the name before it.
+# Tokens in which digits are looked for. Template arguments are part of the name before them, and are not taken out.
 _TOKEN = re.compile(
     r"[A-Za-z_]\w*<(?:L, )?\d+>|[A-Za-z_]\w*|0x\w+|\d+\.\d*(?:e[+-]?\d+)?\w*|\d+e[+-]?\d+\w*|\d+\w+|\d+")
-# Lines whose numbers are part of a type.
+# Beginnings of lines whose numbers are part of a type or have to be constants.
 _FIXED = ("constexpr", "alignas")
 _HOLE = "\0"
-# Where a function that hands its arguments on in a struct declares, reads and fills in those that it gets by sharing.
+# Markers in a kernel that hands its arguments on in a struct (``CppKernel.open_function``): where the struct declares,
+# the inner function reads, and the kernel fills in the arguments that are added by sharing.
 EXTRA_FIELDS, EXTRA_COPIES, EXTRA_VALUES = "/*fields*/", "/*copies*/", "/*values*/"
 _COPIES = re.compile(rf"^( *){re.escape(EXTRA_COPIES)}\n", re.MULTILINE)
 
 
 def _skeleton(text: str) -> tuple[str, tuple[str, ...]]:
-    """The text with its whole numbers taken out, and the numbers."""
+    """The text with a hole in place of each integer literal, and the literals."""
     numbers: list[str] = []
 
     def take(match: re.Match[str]) -> str:
@@ -39,23 +41,28 @@ def _skeleton(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _fill(skeleton: str, numbers: Sequence[str]) -> str:
+    """The inverse of ``_skeleton``."""
     rest = iter(numbers)
     return re.sub(_HOLE, lambda _: next(rest), skeleton)
 
 
 def _with_extra(text: str, names: Sequence[str]) -> str:
-    """The text of a function whose struct of arguments has these numbers, too."""
+    """The text of a kernel whose struct of arguments also has these names as fields; the markers are gone."""
     text = text.replace(EXTRA_FIELDS, "".join(f" i64 {n};" for n in names))
-    # A line of its own, which goes where there are none.
+    # This marker is a line of its own, which disappears if there are no names.
     text = _COPIES.sub(lambda m: "".join(f"{m[1]}const i64 {n} = own.{n};\n" for n in names), text)
     return text.replace(EXTRA_VALUES, "".join(f", {n}" for n in names))
 
 
 def share(texts: Sequence[str]) -> list[str]:
-    """The functions' texts with common ones factored out.
+    """Factors out functions that kernels have in common.
 
     Args:
-        texts: each one function, ``KERNEL <name>(parameters) { ... }``.
+        texts: of kernels, each one function ``KERNEL <name>(parameters) { ... }``.
+
+    Returns:
+        The texts of the same kernels in the same order. The first one of a group that shares a function is preceded by
+        that function's definition.
     """
     groups: dict[str, list[int]] = {}
     numbers: list[tuple[str, ...]] = []
@@ -69,7 +76,7 @@ def share(texts: Sequence[str]) -> list[str]:
         if len(members) < 2:
             continue
         varying = [k for k in range(len(numbers[members[0]])) if len({numbers[m][k] for m in members}) > 1]
-        # Equal columns are one argument.
+        # Numbers that are equal to each other in every kernel are one argument.
         columns = {k: tuple(numbers[m][k] for m in members) for k in varying}
         names = {column: f"n{i}" for i, column in enumerate(dict.fromkeys(columns.values()))}
         body = list(numbers[members[0]])
