@@ -1,7 +1,7 @@
-"""Contraction kernels: a call of one of the libraries, which all graphs share, and the epilogue, which is fused behind
-the products and which the library calls for each tile.
+"""Writes contraction kernels: a call of one of the libraries that all graphs share, and the epilogue, which is fused
+behind the products and which the library calls for each tile of results.
 
-Invariant: the epilogue reads the sum from the tile and nowhere else; the library hands over each element once.
+Invariant: the epilogue reads a sum only from the tile, and the library hands over each element once.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 # As in contraction.h.
 MAX_BATCH_DIMS, MAX_TOUCHED = 3, 3
-# With less to compute for a line, arrays of what was computed cost more.
+# Cost from which on values that depend only on the line are computed in vectors for all lines of a tile; below it, the
+# arrays that hold them would cost more.
 MIN_FACTOR_COST = 8
 
 def library_of(contraction: Contraction) -> str:
-    """Which of ``libraries.LIBRARIES`` computes it."""
+    """The name in ``libraries.LIBRARIES`` of the library that computes a contraction."""
     return "depthwise" if isinstance(contraction.right, Patches) and contraction.right.each else "products"
 
 
 class ContractionKernel(CppKernel):
-    """Writes one such kernel."""
+    """Writes one contraction kernel."""
 
     _vectors: set[int]
 
@@ -47,7 +48,7 @@ class ContractionKernel(CppKernel):
         self._sums = [n for n in self.nodes if n.op == "acc" and n.attr == sum_.acc]
 
     def _is_one_shared_loop(self) -> bool:
-        return False  # the library shares it out
+        return False  # the library shares the work
 
     def _outer_loops(self) -> None:
         t, c, sharing = self.tiles, self.tiles.contraction, self.tiles.sharing
@@ -90,7 +91,7 @@ class ContractionKernel(CppKernel):
         self.line(f"contract<{library_of(c).upper()}>(c, TileEpilogue::run, &epilogue, places);")
 
     def _costs(self) -> None:
-        """What the library decides by, as ``scheduler/threads.py`` would."""
+        """Writes the costs by which the library decides at the call, as ``scheduler/threads.py`` would."""
         info = self.info
         (period, places), (cache_period, ways) = info.near_lines
         own = info.costs
@@ -102,7 +103,7 @@ class ContractionKernel(CppKernel):
                   f"{{{cache_period}, {ways}}}}}, {info.near_panels}, {PACKING_SHARE!r}}};")
 
     def _least(self, awake: bool) -> int:
-        # A depthwise convolution's product loads what it multiplies, as an operation on elements does.
+        # A depthwise convolution loads an operand for each product, as an operation on elements does.
         assert self.kernel.tiles is not None
         depthwise = library_of(self.kernel.tiles.contraction) == "depthwise"
         return self.info.grain(awake) if depthwise else self.info.product_grain(awake)
@@ -113,8 +114,9 @@ class ContractionKernel(CppKernel):
         return isinstance(products, int) and products >= 2 * self._least(False)
 
     def _touched(self) -> None:
-        """What the epilogue reads and writes in lines whose strides are those of the first, if that does not stay in a
-        core's own cache: only then is it worth while to fetch lines ahead."""
+        """Writes which buffers the library is to prefetch for the epilogue: those that it reads or writes along the
+        tile's lines, with the same strides as the first of them. None if the result fits a core's own cache, where
+        prefetching does not pay."""
         t, c = self.tiles, self.tiles.contraction
         statements = [s for s in self.kernel.stages[1].statements if isinstance(s, Store)]
         places = [(s.buffer, s.index, s.value.dtype) for s in statements]
@@ -168,8 +170,9 @@ class ContractionKernel(CppKernel):
         self.emitted = outside
 
     def _factors(self, stage: Stage, line: ix.Var, lane: ix.Var) -> list[str]:
-        """Emits what depends on the line alone, for all lines of a tile in vectors, if it takes a division or the like:
-        tiles of shallow products have no more than a few vectors in a line. The values' names."""
+        """Computes the values that depend only on the line for all lines of a tile in vectors, into arrays, if they are
+        as expensive as a division. (With shallow products these values matter, as a line of a tile has only a few
+        vectors.) Returns the names of the values; none if they are computed line by line."""
         nodes = [n for n in walk([s.value for s in stage.statements]) if n.op != "const"]
         own = [n for n in nodes if n not in self.emitted and line in n.vars and lane not in n.vars]
         if sum(OPS[n.op].cost for n in own if n.op in OPS) < MIN_FACTOR_COST or not all(
@@ -209,10 +212,12 @@ class ContractionKernel(CppKernel):
 
 
 def _filled(values: Sequence[ix.Index], fill: int) -> list[ix.Index]:
+    """The values for each batch dimension of the library, preceded by ``fill`` for the dimensions that are missing."""
     return [*[fill] * (MAX_BATCH_DIMS - len(values)), *values]
 
 
 def _list(values: Sequence[ix.Index]) -> str:
+    """Indices as C++, separated by commas."""
     return ", ".join(index_text(n, {}) for n in values)
 
 

@@ -1,10 +1,10 @@
-"""Whether the library or our loops compute a convolution faster: what both take for it, measured and kept, under
-``mode="max-autotune"``. Otherwise those that our loops can compute are theirs.
+"""Decides whether the library or our loops compute a convolution under ``mode="max-autotune"``, by measured times of both,
+which are kept. In other modes our loops compute every convolution that they can.
 
-The library's way is eager's (oneDNN's mostly), as torch chooses it for the number of threads that there are, and it
-is measured on one. What follows is fused behind our loops, and goes through memory once more behind the library's.
+The library's implementation is eager's (mostly oneDNN's), the one that torch chooses for the current number of threads;
+it is measured on one thread. An epilogue is fused with our loops, but is another pass over memory after the library's.
 
-Invariant: what is decided changes a result's last bits, and nothing else.
+Invariant: a decision changes no more than the last bits of a result.
 """
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ _SUFFIX = ".convolution"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConvolutionTimes:
-    """Decides for convolutions of one target.
+    """Decides for the convolutions of one target.
 
     Attributes:
-        info: of the processor.
-        threads: that compute one.
+        info: description of the processor.
+        threads: number of threads that compute a convolution.
     """
 
     info: TargetInfo
     threads: int
 
     def is_for_library(self, convolution: Convolution, contraction: Contraction, follows: bool) -> bool:
-        """Whether the library is faster.
+        """Whether the library computes a convolution faster than our loops.
 
         Args:
             convolution: its sizes.
-            contraction: the same as our loops compute it.
-            follows: whether something reads the result that would be fused behind our loops.
+            contraction: the same convolution as our loops compute it.
+            follows: whether there are operations on the result that would be fused with our loops.
         """
         results = math.prod(number(volume(v)) for v in (contraction.batch, contraction.rows, contraction.columns))
         if not is_worth_measuring(self.info, results * number(contraction.depth)):
@@ -74,7 +74,8 @@ class ConvolutionTimes:
 
 
 def _alone(contraction: Contraction) -> Contraction:
-    """The same on memory of its own, by whatever names its operands go."""
+    """The same contraction with operands in buffers of its own, so that equal ones compare equal whatever buffers they
+    read."""
     left = dataclasses.replace(contraction.left, buffer="left", offset=0)
     right = dataclasses.replace(contraction.right, buffer="right", offset=0)
     return dataclasses.replace(contraction, left=left, right=right)
@@ -82,16 +83,17 @@ def _alone(contraction: Contraction) -> Contraction:
 
 @functools.lru_cache(maxsize=4096)
 def _times(convolution: Convolution, contraction: Contraction, info: TargetInfo, threads: int) -> Times | None:
-    """The kept times, or else those that are measured now; None: it can't be measured."""
+    """The kept times of a convolution, or else those measured now; None if it can't be measured."""
     source = library_source(library_of(contraction), info.simd)
     sharing = share_work(contraction, 1, info)
-    # Which way the library goes depends on whether there are several threads.
+    # Which implementation the library chooses depends on whether there are several threads.
     around = (info.processor.key(), info.simd, source, repr(convolution), repr(contraction), repr(sharing),
               str(threads > 1))
     return kept_or_measured(_SUFFIX, around, lambda: _measured(convolution, contraction, info))
 
 
 def _measured(convolution: Convolution, contraction: Contraction, info: TargetInfo) -> Times | None:
+    """Measures a convolution; None, and a log entry except for operands that are too large, if that is not possible."""
     results = math.prod(number(volume(v)) for v in (contraction.batch, contraction.rows, contraction.columns))
     if max(math.prod(convolution.input), math.prod(convolution.weight), results) > LARGEST:
         return None
@@ -108,7 +110,7 @@ def _measured(convolution: Convolution, contraction: Contraction, info: TargetIn
         nothing, groups = [0] * len(stride), convolution.groups
         way = torch._C._select_conv_backend(image, weight, None, stride, padding, dilation, False, nothing, groups)
         if way == torch._C._ConvBackend.Mkldnn and len(stride) == 2:  # type: ignore[attr-defined]
-            # Asked for by name: for one thread torch might choose another.
+            # This implementation is called by its name, as torch might choose another one for one thread.
             library = functools.partial(torch.ops.aten.mkldnn_convolution.default, image, weight, None, padding, stride,
                                         dilation, groups)
         else:

@@ -1,9 +1,10 @@
-"""What a product or a convolution takes in our loops and in the library, on one thread: measured, and kept.
+"""Measures how long our loops and the library take for a product or a convolution on one thread, keeps the times, and
+compares them.
 
-One thread computes what is measured, and its own time counts: several would wait for one another where other processes
-keep them from running, and what they found would be kept.
+A measurement uses one thread and counts that thread's CPU time. Several threads would wait for one another while other
+processes keep some of them from running, and such distorted times would be kept.
 
-Invariant: measurements are of memory of their own, and leave the numbers of threads as they were.
+Invariant: measurements use memory of their own, and leave the settings of the number of threads unchanged.
 """
 from __future__ import annotations
 
@@ -27,52 +28,59 @@ from dynamo_lite.backends.inductor.scheduler.threads import WorkSharing
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 MARGIN = 1.1
-"""The library has to be faster by this, on any processor: what other processes take from the caches has two
-measurements of the same differ by as much."""
+"""Factor by which the library has to be faster, on any processor. Two measurements of the same work differ by as much,
+because of what other processes take from the caches."""
 CALLS = 10
-"""What one thread does in the time of so many calls of the library is ours: each would cost it a tenth and more, and
-so short a time can't be measured well."""
+"""Work that takes one thread less time than this number of library calls is left to our loops: a call would add a tenth
+and more to it, and so short a time can't be measured well."""
 LARGEST = 1 << 26
-"""Elements of an operand that is made for a measurement."""
-_ROUNDS, _SECONDS = 5, 0.02  # that a measurement takes at least, and about
+"""Largest number of elements of an operand that is allocated for a measurement."""
+_ROUNDS, _SECONDS = 5, 0.02  # least number of rounds of a measurement, and least duration of it
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Times:
-    """Nanoseconds that one thread takes in our loops and in the library, to two digits."""
+    """Nanoseconds of one thread in our loops and in the library, rounded to two digits."""
 
     ours: float
     library: float
 
 
 def is_worth_measuring(info: TargetInfo, products: int) -> bool:
-    """Whether so many products take long enough to be worth a call of the library."""
+    """Whether this number of products takes long enough to be worth a call of the library."""
     return products >= CALLS * info.library_call * info.costs.product_rate
 
 
 def is_faster(info: TargetInfo, threads: int, times: Times, results: int, follows: bool) -> bool:
-    """Whether the library is.
+    """Whether the library is faster than our loops.
 
     Args:
-        info: of the processor.
-        threads: that share the work out.
-        times: of one thread.
-        results: elements that are computed.
-        follows: whether something reads them that would be fused behind our loops.
+        info: description of the processor.
+        threads: number of threads that share the work.
+        times: those of one thread.
+        results: number of elements of the result.
+        follows: whether there are operations on the result that would be fused with our loops.
     """
     ours, library = shared(info, threads, times, results, follows)
     return ours > MARGIN * (info.library_sharing if threads > 1 else 1.0) * library
 
 
 def shared(info: TargetInfo, threads: int, times: Times, results: int, follows: bool) -> tuple[float, float]:
-    """What so many threads take, ours and the library's with its call and what it leaves to another pass."""
-    # Written and read once more, as packing reads and writes.
+    """Nanoseconds that ``threads`` threads take in our loops, and in the library with its call and another pass over
+    memory for what follows. The arguments are those of ``is_faster``."""
+    # The result is written and read once more, which costs about as much per element as packing.
     passed = 2 * info.costs.pack_lines * results / (info.costs.product_rate * threads) if follows else 0.0
     return times.ours / threads, times.library / threads + info.library_call + passed
 
 
 def kept_or_measured(suffix: str, around: tuple[str, ...], measure: Callable[[], Times | None]) -> Times | None:
-    """The kept times of what these texts say, or else those that are measured now; None: it can't be measured."""
+    """The kept times of a product or a convolution, or else those measured now.
+
+    Args:
+        suffix: of the file in the cache folder.
+        around: texts that identify what is measured and everything that its times depend on.
+        measure: measures it; None if that is not possible.
+    """
     key = kept_choices.key_of(*around, torch.__version__)
     kept = kept_choices.read(key, suffix)
     try:
@@ -88,8 +96,8 @@ def kept_or_measured(suffix: str, around: tuple[str, ...], measure: Callable[[],
 
 
 def entry_alone(name: str, info: TargetInfo) -> Callable[..., object] | None:
-    """What computes a product or a convolution with nothing behind it, of one of our libraries; None, which the log
-    tells: there is none."""
+    """The function of one of our libraries that computes a product or convolution without an epilogue (``alone.cpp``);
+    None, and a log entry, if the library can't be built or loaded."""
     source = library_source(name, info.simd)
     try:
         path = prebuilt.find(source, prebuilt.flags_for(info.simd)) or codecache.shared_library(source)
@@ -100,7 +108,7 @@ def entry_alone(name: str, info: TargetInfo) -> Callable[..., object] | None:
 
 
 def numbers_of(contraction: Contraction, sharing: WorkSharing, info: TargetInfo) -> ctypes.Array[ctypes.c_int64]:
-    """As ``alone.cpp`` has them."""
+    """The numbers that describe a contraction, in the order of ``alone.cpp``."""
     c, left, right = contraction, contraction.left, contraction.right
     windows, line, depth = [0] * 26, 0, 0
     if isinstance(right, Patches):
@@ -122,18 +130,21 @@ def numbers_of(contraction: Contraction, sharing: WorkSharing, info: TargetInfo)
 
 
 def _three(values: list[ix.Index] | tuple[ix.Index, ...], fill: int) -> list[int]:
+    """The values for three batch dimensions, preceded by ``fill`` for those that are missing."""
     return [*[fill] * (3 - len(values)), *map(number, values)]
 
 
 @functools.cache
 def limit_products() -> Callable[[int], int] | None:
-    """MKL's function that says how many threads its products take that this one calls; None: torch has no MKL."""
+    """MKL's function that sets the number of threads for products called by the current thread, and returns the number
+    before; None if torch has no MKL."""
     return _of_torch("MKL_Set_Num_Threads_Local")
 
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[bool]:
-    """This thread's calls of the library, products and convolutions, take no other ones; False: that can't be had."""
+    """Context in which the library computes products and convolutions of this thread on this thread alone. It yields
+    False if that is not possible."""
     count, limit, products = _of_torch("omp_get_max_threads"), _of_torch("omp_set_num_threads"), limit_products()
     if count is None or limit is None:
         yield False
@@ -149,6 +160,7 @@ def one_thread() -> Iterator[bool]:
 
 
 def _of_torch(name: str) -> Callable[..., int] | None:
+    """A function that is visible through libtorch_cpu; None if there is none of that name."""
     folder = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "lib")
     try:
         return getattr(ctypes.CDLL(os.path.join(folder, "libtorch_cpu.so")), name)
@@ -157,7 +169,8 @@ def _of_torch(name: str) -> Callable[..., int] | None:
 
 
 def timed(ours: Callable[[], object], library: Callable[[], object]) -> Times:
-    """In turn, the least of each: what else runs on the machine makes some calls slower, none faster."""
+    """Calls both in turn and returns the shortest time of each: what else runs on the machine makes some calls slower,
+    but none faster."""
     least = [math.inf, math.inf]
     begun, rounds = time.perf_counter(), 0
     while rounds < _ROUNDS or time.perf_counter() - begun < _SECONDS:

@@ -1,13 +1,13 @@
-"""Whether the library or our loops compute a matrix product faster: what both take for it, measured and kept.
+"""Decides whether the library or our loops compute a matrix product, by the measured times of both, which are kept.
 
-By rule a product is judged by one of its kind: of the same form (which operand is strided how), with each size the
-nearest of ``SIZES``. A kind is measured when a product of it is first compiled, in some hundredths of a second, and
-kept in the cache folder under the processor, the loops' source and torch's version, so that the same machine decides
-the same again. With ``exact`` (``mode="max-autotune"``) each product is measured as it is. What follows a product is
-fused behind our loops, and goes through memory once more behind the library's: that counts against it. What several
-threads gain is ``library_sharing`` of ``TargetInfo``.
+Normally a product is judged by a representative of its kind: a product of the same form (the operands' strides), with
+each size the nearest of ``SIZES``. A kind is measured when a product of it is first compiled, in some hundredths of a
+second, and its times are kept in the cache folder under the processor, the loops' source and torch's version, so that
+the same machine decides the same again. With ``exact`` (``mode="max-autotune"``) each product is measured itself. An
+epilogue is fused with our loops, but is another pass over memory after the library's, which counts against the library.
+``TargetInfo.library_sharing`` says how much less the library gains from several threads.
 
-Invariant: what is decided changes a result's last bits, and nothing else.
+Invariant: a decision changes no more than the last bits of a result.
 """
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 _SUFFIX = ".product"
 SIZES = (16, 128, 1024)
-"""Rows, columns and depths of products that stand for others; larger ones take as long for as much work."""
+"""Rows, columns and depths of the representative products; larger products take as long for the same work."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProductTimes:
-    """Decides for products of one target.
+    """Decides for the products of one target.
 
     Attributes:
-        info: of the processor.
-        threads: that compute a product.
-        exact: whether each product is measured, and not one of its kind.
+        info: description of the processor.
+        threads: number of threads that compute a product.
+        exact: whether each product is measured itself, not a representative of its kind.
     """
 
     info: TargetInfo
@@ -58,11 +58,11 @@ class ProductTimes:
     exact: bool
 
     def is_for_library(self, contraction: Contraction, follows: bool) -> bool:
-        """Whether the library is faster.
+        """Whether the library computes a product faster than our loops.
 
         Args:
-            contraction: of two matrices, without a batch, of known sizes.
-            follows: whether something reads the result that would be fused behind our loops.
+            contraction: a product of two matrices of known sizes, without a batch.
+            follows: whether there are operations on the result that would be fused with our loops.
         """
         rows, columns, depth = sizes = _sizes(contraction)
         measured = contraction if self.exact else _representative(contraction)
@@ -83,11 +83,12 @@ class ProductTimes:
 
 
 def _sizes(contraction: Contraction) -> tuple[int, int, int]:
+    """Rows, columns and depth."""
     return number(volume(contraction.rows)), number(volume(contraction.columns)), number(contraction.depth)
 
 
 def _representative(contraction: Contraction) -> Contraction:
-    """A product of the same form with sizes of ``SIZES``, dense in memory."""
+    """A product of the same form, with sizes of ``SIZES`` and operands that are dense in memory."""
     rows, columns, depth = (min(SIZES, key=lambda s: abs(math.log(s / n))) for n in _sizes(contraction))
     left, right = contraction.left, contraction.right
     assert isinstance(right, Matrix)
@@ -97,6 +98,7 @@ def _representative(contraction: Contraction) -> Contraction:
 
 
 def _dense(operand: Matrix, lines: int, depth: int) -> Matrix:
+    """An operand with the same contiguous dimension and the strides of a dense matrix of these sizes."""
     if operand.depth == 1:
         return dataclasses.replace(operand, line=depth, depth=1)
     return dataclasses.replace(operand, line=1, depth=lines)
@@ -106,7 +108,8 @@ Described = tuple[int, int, int, int, int, int, int, bool]
 
 
 def _described(contraction: Contraction) -> Described:
-    """All that the time of a product depends on: its sizes, its operands' strides, how its result lies."""
+    """Everything that the time of a product depends on: rows, columns, depth, the operands' strides (left line, left
+    depth, right line, right depth), and whether the result is transposed."""
     left, right = contraction.left, contraction.right
     assert isinstance(right, Matrix)
     strides = tuple(map(number, (left.line, left.depth, right.line, right.depth)))
@@ -114,6 +117,7 @@ def _described(contraction: Contraction) -> Described:
 
 
 def _contraction(described: Described) -> Contraction:
+    """The product of a description, on operands of its own."""
     rows, columns, depth, left_line, left_depth, right_line, right_depth, transposed = described
     left, right = Matrix("left", 0, (), left_line, left_depth), Matrix("right", 0, (), right_line, right_depth)
     return Contraction((), (ix.Var("r", rows),), (ix.Var("c", columns),), depth, left, right, transposed)
@@ -121,7 +125,7 @@ def _contraction(described: Described) -> Contraction:
 
 @functools.lru_cache(maxsize=4096)
 def _times(described: Described, info: TargetInfo) -> Times | None:
-    """The kept times of a product, or else those that are measured now; None: it can't be measured."""
+    """The kept times of a product, or else those measured now; None if it can't be measured."""
     source = library_source("products", info.simd)
     sharing = share_work(_contraction(described), 1, info)
     around = (info.processor.key(), info.simd, source, repr(described), repr(sharing))
@@ -129,6 +133,7 @@ def _times(described: Described, info: TargetInfo) -> Times | None:
 
 
 def _measured(described: Described, info: TargetInfo, sharing: WorkSharing) -> Times | None:
+    """Measures a product; None, and a log entry except for operands that are too large, if that is not possible."""
     rows, columns, depth, left_line, left_depth, right_line, right_depth, transposed = described
     layouts = ((rows, depth), (left_line, left_depth)), ((columns, depth), (right_line, right_depth))
     if any(1 + sum((n - 1) * s for n, s in zip(*layout)) > LARGEST for layout in layouts):

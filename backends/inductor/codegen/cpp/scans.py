@@ -1,5 +1,5 @@
-"""Writes the loops of scans (``cumsum``, ``cummax``) in C++: iterations in their order, with the values that are carried
-from one to the next in variables.
+"""Writes the loops of scans (``cumsum``, ``cummax``) in C++: iterations in their order, with values carried from one
+to the next in variables.
 
 Where every lane of a vector scans a line of its own, an iteration processes a vector; lines that are contiguous along
 the scan are read and written in tiles, whose columns are these vectors. Elsewhere an iteration processes one element,
