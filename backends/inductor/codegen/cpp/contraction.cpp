@@ -1,12 +1,13 @@
-// The loops of contraction.h: which thread computes what, and in which order (panels.h says how).
+// The loops of contraction.h: which thread computes which results, and in which order. The micro-kernels and packing are in panels.h.
 // ------------------------------------------------------------------ work sharing
-// Of calls whose sizes no compile knew; scheduler/threads.py says what is counted, and decides for all others.
-constexpr i64 widest_panel = 64;  // as there, whatever vectors are here
+// These functions decide for calls with sizes that are unknown at compile time, in the same way as scheduler/threads.py and packing.py do for all others.
+constexpr i64 widest_panel = 64;  // columns of the widest panel of any processor, as in scheduler/threads.py
+// Whether the right operand is read as fast in place as from packed panels (_is_direct).
 static bool is_direct(const Contraction& c) {
     const i64 beyond = c.columns % widest_lanes, few_rows = ROWS;
     const bool alone = beyond && beyond <= few && c.left.depth == 1 && c.depth >= 4 * widest_lanes;
     if (c.right.line != 1 || (beyond && !alone) || c.depth * c.right.depth >= (i64)1 << 31) return false;
-    // What is read once need not stay in a cache.
+    // Columns that are read only once need not stay in a cache.
     if (c.rows <= few_rows) return true;
     for (const auto& cache : c.costs.near_lines) {
         i64 a = cache[0], b = c.right.depth * 4;
@@ -15,6 +16,7 @@ static bool is_direct(const Contraction& c) {
     }
     return true;
 }
+// The longest thread's share of the time if threads share panels (_longest_share_of_panels). `left`: bytes of the left operand that every panel reads.
 static double share_of_panels(const Contraction& c, i64 threads, double left) {
     const i64 across = units(c.columns, widest_panel), panels = across * c.batches[0] * c.batches[1] * c.batches[2];
     const i64 whole = widest_panel / widest_lanes, last = units(c.columns - (across - 1) * widest_panel, widest_lanes), line = (across - 1) * whole + last;
@@ -28,13 +30,16 @@ static double share_of_panels(const Contraction& c, i64 threads, double left) {
     }
     return cost * most / (line * (panels / across));
 }
+// The same if threads share rows and each packs all panels (_longest_share_of_rows). `packing`: cost of packing, in rows.
 static double share_of_rows(const Contraction& c, i64 threads, double left, double packing) {
     const i64 unit = c.transposed ? widest_lanes : 2;
     const double cost = left > c.costs.far_left * (double)threads ? c.costs.far_read : 1.0;
     return cost * (least(units(units(c.rows, unit), threads) * unit, c.rows) + packing) / (c.rows + packing);
 }
+// Depth to which the right operand is packed at a time (piece_depth): the whole depth, if the sums of all rows would take more memory.
 static i64 piece_of(const Contraction& c) { return chunk_depth + c.rows <= c.depth ? chunk_depth : c.depth; }
-// For how many panels a block of the left operand is packed, which costs so much and saves so much of each product; 0: it isn't.
+// Number of panels for which a block of the left operand is packed; 0 if it is not. `cost`: of packing an element; `saved`: of each product by packing; both
+// in products.
 static i64 group_of(const Contraction& c, double cost, double saved) {
     const i64 near = c.costs.near_panels / (4 * piece_of(c)), enough = (i64)__builtin_ceil(cost / c.costs.packing_share);
     const i64 most = least(least(least(c.columns, enough), near > widest_panel ? near : widest_panel), c.widest);
@@ -42,6 +47,7 @@ static i64 group_of(const Contraction& c, double cost, double saved) {
     const i64 panels = units(c.columns, panel);
     return units(panels, units(panels, units(most, panel)));  // equal parts
 }
+// Sets by_rows, direct, group and kept, or the parts of a Winograd convolution.
 static void decide(Contraction& c) {
     if (c.tile_lines) return Winograd::share_out(c);
     const i64 threads = c.slots;
@@ -91,29 +97,30 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
         const Exchanged products(c, epilogue, context);
         return parallel(c.row_parts * c.block_parts, 1, threads, c.work, [&](i64 begin, i64 end, int thread) { products.compute(begin, end, thread); }, *c.seen, *c.pause);
     }
-    // Windows are read from planes, or packed as a matrix is.
+    // Whether windows are read from planes; otherwise they are packed as a matrix is.
     const bool windows = w.channels > 0 && w.strip > 0;
     const Planes planes = windows ? planes_of(w) : Planes{};
-    // Columns side by side: of windows in lines of `pitch`, of which some may be beyond the results', computed and dropped.
+    // The columns that are computed side by side (places): with planes these are lines of `pitch` windows, of which only `width` are results; the others are
+    // dropped.
     const bool lines = windows && w.out_height > 1;
     const i64 pitch = lines ? planes.width : c.columns, width = lines ? w.out_width : c.columns;
     const i64 places = lines ? w.out_height * pitch - pitch + width : c.columns;
     const i64 across = (places + panel - 1) / panel, panels = batches * across;
-    // Deep operands are packed and used up piece by piece, if the sums that are kept meanwhile take less.
+    // A deep right operand is packed and used up piece by piece, if the partial sums that are kept meanwhile take less memory.
     const bool listed = windows || c.direct;
     const i64 piece = listed ? c.depth : piece_of(c);
     const i64 packed = piece * panel + CL;
-    // What a thread works with: where it packs or fills planes, where the panel begins and how far behind it the next one, and where its steps of
-    // the depth are.
+    // The right operand as a thread reads it.
     struct Right {
-        float* room;
-        const float* panel;
-        i64 next;
-        const i32* steps;
-        i64 kept;  // the first row whose sums are kept
+        float* room;         // the memory in which the thread packs, or fills planes
+        const float* panel;  // the first panel
+        i64 next;            // distance of the next panel
+        const i32* steps;    // offsets of the steps of the depth
+        i64 kept;            // the first row whose sums are kept
     };
     const PackedProduct packs{c, epilogue, context, across, piece, {pitch, width}, places};
-    // Rows [r0, r1) of the products of one panel with depth k and more, into lines of `apart`; `first`: the first ones that this thread computes.
+    // Computes steps [k, k + depth) of the products of panel p and `rows` rows from r0 on, into lines `apart` elements apart; `first`: whether these are the
+    // first rows that this thread computes, while which the next panel is prefetched.
     const auto panel_of = [=, &c](i64 p, i64 r0, int rows, bool first, const float* panel_, const Right& right, i64 k, i64 depth, float* tile, i64 apart, Ahead& ahead) {
         float column[few][chunk_depth];
         const int columns = packs.columns_of(p, p + 1);
@@ -122,7 +129,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
         for (i64 done = 0; done < depth; done += c.chunk) {
             const i64 now = least(c.chunk, depth - done);
             const bool more = k + done > 0;
-            // Packed steps are listed up to chunk_depth only.
+            // Steps of packed panels (packed_places) are listed only up to chunk_depth.
             const float* const base = listed ? panel_ : panel_ + done * panel;
             const i32* const steps = listed ? right.steps + done : right.steps;
             for (int j = 0; j < alone; ++j)
@@ -132,16 +139,17 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
                 const float* const at = from + r * c.left.line + done * c.left.depth;
                 float* const sums = tile + r * apart;
                 if (k + done + now >= c.depth) ahead.fetch(c);
-                // What this block reads next, or else the block that follows.
+                // The distance of the rows that this block reads next, or else of those of the following block.
                 const i64 next = r + ROWS < rows || done + now >= depth ? ROWS * c.left.line - (r + ROWS < rows ? 0 : done * c.left.depth) : now * c.left.depth - r * c.left.line;
                 if (columns > alone) tile_for<STREAMED>(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, base, steps, listed && r == 0 && first ? panel : 0, now, sums, apart, more);
                 if (alone) columns_for[alone - 1](at, c.left.line, alive_rows, column, now, sums + columns - alone, apart, more);
             }
         }
     };
-    // So many panels side by side are finished together, if their sums are a tile's: each row's results are on a page of their own.
+    // Number of panels that are finished together, as each row of results is on a page of its own; one if tiles are transposed or partial sums are kept.
     const i64 side = c.transposed || piece < c.depth ? 1 : wide / panel;
-    // The same of panels [p, end), no more than `side`, and what follows. Sums that are not done yet are kept behind what is packed.
+    // The same for rows [r0, r1) of panels [p, end), no more than `side`, with the epilogue if the sums are complete. Partial sums are kept behind the packed
+    // panel.
     const auto rows_of = [=, &c](i64 p, i64 end, i64 r0, i64 r1, bool first, const Right& right, i64 k, i64 depth) {
         alignas(64) float whole[block * wide];
         float* const tile = piece < c.depth ? right.room + packed + (r0 - right.kept) * panel : whole;
@@ -151,7 +159,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
         for (i64 q = p; q < end; ++q) panel_of(q, r0, rows, first, right.panel + (q - p) * right.next, right, k, depth, tile + (q - p) * panel, side * panel, ahead);
         if (k + depth >= c.depth) packs.finish(batch, r0, r1, place, columns, tile, side * panel);
     };
-    // Panels [first, last) of one batch, which is a strip at most, from its planes.
+    // Fills the planes of a strip, which has panels [first, last) of one batch, and computes rows [r0, r1) of these. `taps`: offsets of the depth's steps.
     const auto strip = [=, &c, &w](i64 first, i64 last, i64 r0, i64 r1, float* room, const i32* taps) {
         const i64 begin = first % across * panel, end = least(begin + (last - first) * panel, places), batch = first / across;
         const i64 y0 = lines ? begin / pitch : 0, y1 = lines ? (end - 1) / pitch + 1 : 1, x0 = lines ? 0 : begin;
@@ -160,7 +168,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
         for (i64 channel = 0; channel < w.channels; ++channel)
             im2col(w, planes, images + channel * w.height * w.width, y0, height, x0, room + channel * planes.channel);
         if (c.group) {
-            // What stands behind the planes, and the slack behind these.
+            // The sums are behind the planes and their slack.
             float* const sums = room + (w.channels * planes.channel + CL - 1) / CL * CL + panel + CL;
             const PackedProduct::Room own{room - y0 * pitch - x0, sums, sums + (c.depth > c.chunk ? w.strip * block : 0), block, taps};
             for (i64 r = r0; r < r1; r += block) packs.rows_of(first, last, r, least(r + block, r1), r, 0, c.depth, own);
@@ -171,8 +179,8 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
             for (i64 r = r0; r < r1; r += block) rows_of(p, least(p + side, last), r, least(r + block, r1), r == r0, right, 0, c.depth);
         }
     };
-    // Each thread packs its panels or fills its planes: to read that from the cache of another thread takes as long as the products of some fifty
-    // rows, to pack it as long as those of five to ten.
+    // Computes panels [first, last) of rows [r0, r1). Each thread packs its own panels or fills its own planes: reading them from another core's cache would
+    // take as long as the products of some fifty rows, packing them takes as long as those of five to ten.
     const auto products = [=, &c, &w](i64 first, i64 last, i64 r0, i64 r1, int thread) {
         if (c.group && !windows) return packs.compute(first, last, r0, r1, thread);
         float* const room = c.workspace + thread * c.slot;

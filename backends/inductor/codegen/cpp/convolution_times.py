@@ -1,5 +1,5 @@
-"""Decides whether the library or our loops compute a convolution under ``mode="max-autotune"``, by measured times of both,
-which are kept. In other modes our loops compute every convolution that they can.
+"""Decides whether the library or our loops compute a convolution under ``mode="max-autotune"``, by measured times that
+are kept. In other modes our loops compute every convolution that they can.
 
 The library's implementation is eager's (mostly oneDNN's), the one that torch chooses for the current number of threads;
 it is measured on one thread. An epilogue is fused with our loops, but is another pass over memory after the library's.

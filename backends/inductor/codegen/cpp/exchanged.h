@@ -1,10 +1,11 @@
-// Convolutions whose operands exchange their roles: elements of the image are spread over vectors, and vectors are of the left operand's rows, the
-// filters, which are packed in panels. A window is an address, and its taps are the same distances from it for all windows: neither strides
-// nor short lines cost anything. An image without padding is read where it is, another one is padded, strip by strip. Filters are packed piece by
-// piece, each for all windows of a strip, whose sums are kept meanwhile. Tiles are [window][filter], and turned when they are done.
+// Convolutions whose operands exchange their roles: elements of the image are broadcast to vectors, and vectors are loaded from the left operand's rows, the
+// filters, which are packed in panels. A window is an address, and its taps are at the same distances from it for all windows, so neither strides nor short
+// lines cost anything. An image without padding is read in place, another one is copied with its padding, strip by strip. Filters are packed piece by piece,
+// each for all windows of a strip, whose partial sums are kept meanwhile. Tiles are [window][filter], and are transposed when they are done.
 
-// R columns of the right operand and V vectors of the left one's rows. some <= R; columns beyond are computed again from the last, and not written.
-// `add`: to what the tile holds.
+// The micro-kernel: `some` <= R columns (windows) and V vectors of rows (filters). Columns beyond `some` repeat the last one, and are not written.
+// `columns`: each window's offset in `source`; `steps`: the offset of each step of the depth from the window; `packed`: filters, [k][row]; `add`: whether to
+// add to what the tile holds, whose lines are `panel` apart.
 template <int R, int V> NOINLINE void spread_product(const float* source, const i32* columns, int some, const i32* steps, const float* packed, i64 depth, float* tile, bool add) {
     const float* at[R];
     fvec sum[R][V];
@@ -51,29 +52,30 @@ class Exchanged {
     Epilogue* const epilogue;
     const void* const context;
     const bool padded;
-    i64 width, channel;  // of what is read: a line, a channel
+    i64 width, channel;  // elements of a line and of a channel of the memory that is read: the image or its padded copy
 
-    // What a thread works with.
+    // A thread's part of the workspace: offsets of steps and of columns, the padded copy of the image, packed rows, sums of a strip.
     struct Room {
         i32 *steps, *columns;
         float *copy, *rows, *sums;
     };
     Room room_of(int thread) const {
-        // As scheduler/exchanged.py counts them.
+        // In agreement with the sizes in scheduler/exchanged.py.
         float* const all = c.workspace + thread * c.slot;
         float* const columns = all + units(c.depth, widest_lanes) * widest_lanes;
         float* const rows = columns + w.strip;
         float* const sums = rows + chain * panel;
         return {(i32*)all, (i32*)columns, sums + w.strip * panel, rows, sums};
     }
+    // The offset of each tap from its window's address.
     void list_steps(i32* to) const {
         for (i64 n = 0; n < w.channels; ++n)
             for (i64 y = 0; y < w.kernel_h; ++y)
                 for (i64 x = 0; x < w.kernel_w; ++x) *to++ = (i32)(n * channel + y * w.dilation_h * width + x * w.dilation_w);
     }
-    // Lines of an image that windows of so many lines see.
+    // Number of lines of the image that `lines` lines of windows see.
     i64 height_of(i64 lines) const { return (lines - 1) * w.stride_h + (w.kernel_h - 1) * w.dilation_h + 1; }
-    // Where columns [first, last) are read, and how far behind it each of them is.
+    // The address relative to which columns [first, last) are read; their offsets go to room.columns, and a padded copy of the image to room.copy.
     const float* source_of(i64 batch, i64 first, i64 last, const Room& room) const {
         const float* const from = c.right.p + at_batch(c, c.right, batch);
         i32* to = room.columns;
@@ -94,7 +96,7 @@ class Exchanged {
         }
         return room.copy;
     }
-    // A piece of rows that begin there.
+    // Packs steps [k, k + depth) of the rows that begin at `from`.
     void pack_rows(const float* from, int rows, i64 k, i64 depth, float* to) const {
         if (c.taps) return pack_taps(from, c.left.line, c.taps, w.channels, k, depth, rows, to);
         from += k * c.left.depth;
@@ -102,10 +104,10 @@ class Exchanged {
         else if (c.left.line == 1) pack_lines(from, c.left.depth, depth, rows, to);
         else pack_elements(from, c.left.line, c.left.depth, depth, rows, to);
     }
-    // What is packed next: a whole panel of rows, whose depth is contiguous, or that of each tap is, which are `apart`.
+    // The rows that are packed next, to be prefetched: a whole panel of rows whose depth is contiguous, or contiguous within each tap.
     struct Next {
         const float* p;
-        i64 line, apart, each, taps, lines;  // lines of the cache: of a tap, of all
+        i64 line, apart, each, taps, lines;  // strides from row to row and from tap to tap; cache lines of a tap; number of taps; cache lines of all
         void fetch(i64 from, i64 to) const {
             for (i64 n = from; n < to; ++n) __builtin_prefetch(p + n / (each * taps) * line + n / each % taps * apart + n % each * fetched);
         }
@@ -116,7 +118,7 @@ class Exchanged {
         const i64 each = units(units(least(at + chain, c.depth), taps) - first, fetched);
         return {rows + r * c.left.line + first, c.left.line, w.channels, each, taps, (c.left.depth == 1 || c.taps) && r + panel <= c.rows ? panel * each * taps : 0};
     }
-    // A panel of rows with columns [first, last), a strip.
+    // Computes the panel of `rows` rows from r0 on for a strip, columns [first, last).
     void panel_of(i64 batch, i64 r0, int rows, i64 first, i64 last, const float* source, const Room& room) const {
         const float* const left = c.left.p + at_batch(c, c.left, batch);
         const i64 tiles = units(last - first, ROWS);
@@ -155,7 +157,7 @@ public:
         const i64 lines = least((w.strip + w.out_width - 2) / w.out_width + 1, w.out_height);
         channel = (padded ? height_of(lines) : w.height) * width;
     }
-    // Parts [begin, end): those of the same windows stand side by side.
+    // Computes parts [begin, end); parts of the same windows have consecutive numbers.
     void compute(i64 begin, i64 end, int thread) const {
         const Room room = room_of(thread);
         list_steps(room.steps);

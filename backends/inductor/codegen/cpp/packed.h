@@ -1,15 +1,18 @@
-// The loops of a product of two matrices both of which are packed: the right operand's panels first, then block after block of the left one's rows,
-// each for as many panels as are side by side. A convolution's windows are a matrix, too, whose columns are packed from the image. A panel's results leave while the next one's products are computed.
-// Windows whose taps all see the image: each vector has a tap's neighbouring columns of one window, and a tile of windows is transposed.
+// The loops of a product whose operands are both packed: first the right operand's panels, then block after block of the left operand's rows, each for all
+// panels that are packed side by side. A convolution's windows are such a matrix, too, whose columns are packed from the image. A panel's results are written
+// to memory while the next one's products are computed.
+//
+// pack_windows packs steps [k, k + depth) of `columns` windows from number `first` on into a panel, for windows that see no padding: a vector holds
+// neighboring pixels of one window, and a tile of windows is transposed.
 template <int L> static void pack_windows(const Windows& w, const float* image, i64 first, i64 k, i64 depth, int columns, float* to) {
     const i64 end = k + depth;
-    const float* const last = image + w.channels * w.height * w.width - L;  // where a whole vector is still of the image
+    const float* const last = image + w.channels * w.height * w.width - L;  // the last position from which a whole vector can be loaded
     i64 at[panel];
     for (int c = 0; c < panel; ++c) {
         const i64 column = first + (c < columns ? c : columns - 1);
         at[c] = column / w.out_width * w.stride_h * w.width + column % w.out_width * w.stride_w;
     }
-    // Taps side by side are a line's; lines lie too far apart for the processor to fetch them by itself.
+    // Line n of the image that the windows see. Lines are too far apart for the hardware prefetcher.
     const auto line_of = [=, &w](i64 n) { return image + (n / w.kernel_h * w.height + n % w.kernel_h * w.dilation_h) * w.width; };
     const int apart = (int)(fetched / least(w.stride_w, fetched));
     vec<float, L> tile[L];
@@ -38,6 +41,7 @@ template <int L> static void pack_windows(const Windows& w, const float* image, 
         }
     }
 }
+// Packs steps [k, k + depth) of panel p of the right operand; panels of all batches are numbered, `across` in each.
 static void pack_panel(const Contraction& c, i64 across, i64 p, i64 k, i64 depth, float* to) {
     const i64 first = p % across * panel;
     const int columns = (int)least(panel, c.columns - first);
@@ -54,12 +58,12 @@ struct PackedProduct {
     const Contraction& c;
     Epilogue* const epilogue;
     const void* const context;
-    const i64 across, piece;  // panels of a batch; so deep the right operand is packed at a time
-    const Lines lines;        // its columns, and those in between that are computed and dropped
-    const i64 places;         // of a batch, both together
+    const i64 across, piece;  // panels of a batch; depth to which the right operand is packed at a time
+    const Lines lines;        // columns of the result, and those in between that are computed and dropped
+    const i64 places;         // number of both together, of a batch
 
-    // What a thread has: panels, sums of `kept` rows of each, of which some are not done yet, a block of the left operand. Or, in place of panels, the
-    // planes that a strip of an image fills: where its column 0 would be, and where each step of the depth is.
+    // A thread's part of the workspace: packed panels, (partial) sums of `kept` rows of each panel, a packed block of the left operand. For the planes of
+    // im2col `right` is the position that column 0 would have in them, and `steps` has the offset of each step of the depth.
     struct Room {
         float *right, *sums, *left;
         i64 kept;
@@ -71,9 +75,9 @@ struct PackedProduct {
         float* const sums = right + c.group * piece * panel + CL;
         return {right, sums, sums + c.group * kept * panel, kept};
     }
-    // Columns that are computed in panels [p, end).
+    // Number of columns that are computed in panels [p, end) of one batch.
     int columns_of(i64 p, i64 end) const { return (int)least((end - p) * panel, places - p % across * panel); }
-    // One panel's part of a block's products, into lines of `pitch`.
+    // The products of a packed block and one panel, into lines `pitch` apart, of which the last `alone` columns are dot products with the rows at `from`.
     void strips(const float* from, const float* left, const float* right, const i32* steps, int rows, int columns, int alone, i64 depth, float* tile, i64 pitch, bool add,
                 Ahead& ahead) const {
         float column[few][chunk_depth];
@@ -90,6 +94,7 @@ struct PackedProduct {
             if (alone) columns_for[alone - 1](from + r * c.left.line, c.left.line, alive_rows, column, depth, sums + columns - alone, pitch, add);
         }
     }
+    // Hands the finished results of rows [r0, r1) and `columns` places from `place` on to the epilogue, transposed if lines are columns.
     void finish(i64 batch, i64 r0, i64 r1, i64 place, int columns, float* tile, i64 pitch) const {
         const i64 c0 = lines.before(place), c1 = lines.before(place + columns);
         lines.close_up(place, columns, (int)(r1 - r0), tile, pitch);
@@ -98,7 +103,7 @@ struct PackedProduct {
         transpose_tile(tile, pitch, (int)(r1 - r0), (int)(c1 - c0), turned);
         epilogue(context, batch, c0, c1, r0, r1, turned, block);
     }
-    // A block's products with panels [p, end), from k on; `first`: the first row whose sums are kept.
+    // Packs the block of rows [r0, r1) and computes steps [k, k + depth) of its products with panels [p, end); `first`: the first row whose sums are kept.
     void rows_of(i64 p, i64 end, i64 r0, i64 r1, i64 first, i64 k, i64 depth, const Room& room) const {
         alignas(64) float whole[block * wide];
         const bool kept = c.depth > c.chunk;
@@ -126,7 +131,7 @@ struct PackedProduct {
             }
         }
     }
-    // Panels [p, last), rows [r0, r1).
+    // Computes rows [r0, r1) of panels [p, last).
     void compute(i64 p, i64 last, i64 r0, i64 r1, int thread) const {
         const Room room = room_of(thread);
         const i64 many = piece < c.depth ? room.kept : c.rows;

@@ -1,10 +1,11 @@
-// What the loops of contraction.cpp are made of: a tile's products, packed panels, the planes of im2col. probe.cpp measures them.
+// Building blocks of the loops of contraction.cpp: the micro-kernels of a tile's products, packing, the planes of im2col. probe.cpp measures them.
 //
-// Columns of the right operand are packed in panels, [k][column], so that the innermost loop reads them in order. One element of the left
-// operand at a time is spread over a vector. A tile of ROWS x panel results is held in registers while k runs. This is the scheme of Goto and
-// van de Geijn (Anatomy of High-Performance Matrix Multiplication, 2008). The left operand is packed too, ROWS rows side by side, [k][row], where
-// that costs less than it saves; else its rows are read as streams, once, from where they are. No result depends on how many threads
-// there are.
+// Columns of the right operand are packed in panels, [k][column], so that the innermost loop reads them in order. One element of the left operand at a
+// time is broadcast to a vector. A tile of ROWS x panel results is held in registers while k runs. This is the scheme of Goto and van de Geijn (Anatomy of
+// High-Performance Matrix Multiplication, 2008). The left operand is packed, too, in strips of ROWS rows, [k][row], where that costs less than it saves;
+// otherwise its rows are read in place, as streams, once. No result depends on the number of threads.
+//
+// CV: vectors of a panel's line; ROWS: rows of a tile.
 #if defined(__AVX512F__)
 constexpr int CV = 4, ROWS = 6;
 #elif defined(__AVX2__)
@@ -14,17 +15,18 @@ constexpr int CV = 2, ROWS = 4;
 #endif
 constexpr int panel = CL * CV;
 constexpr i64 block = 48;          // rows of a block: a multiple of ROWS and of CL
-constexpr i64 chunk_depth = 512;  // so much of a panel stays in the second cache (as in ir/contraction.py)
-constexpr i64 chain = 256;         // so many products are added up one after the other: longer sums are sums of sums
-constexpr int few = 4;             // so many columns beyond whole vectors are sums of their own
-constexpr i64 wide = 64;           // results that the epilogue has of a row at once, as each row is on a page of its own: of so many panels
-constexpr i64 widest_lanes = 16;   // whatever vectors are here
-constexpr i64 fetched = 16;        // elements of a line of the first cache
-constexpr int ahead = 8;           // lines to fetch ahead while packing: each is on a page of its own
+constexpr i64 chunk_depth = 512;  // depth of a piece of a panel that stays in the L2 cache (as in ir/contraction.py)
+constexpr i64 chain = 256;         // number of products that are added up one after the other: longer sums are sums of such sums
+constexpr int few = 4;             // largest number of columns beyond whole vectors that are computed as dot products (column_products)
+constexpr i64 wide = 64;           // results of a row for one call of the epilogue, from several panels, as each row is on a page of its own
+constexpr i64 widest_lanes = 16;   // lanes of the widest vector of any processor, by which workspaces are laid out
+constexpr i64 fetched = 16;        // elements of a cache line
+constexpr int ahead = 8;           // number of lines to prefetch while packing, each of which is on a page of its own
 
+// n / unit, rounded up.
 static constexpr i64 units(i64 n, i64 unit) { return (n + unit - 1) / unit; }
 
-// Where the lines of a packed panel are.
+// The offset of each step of the depth in a packed panel.
 struct PackedPlaces {
     i32 at[chunk_depth];
     constexpr PackedPlaces() : at{} {
@@ -33,9 +35,12 @@ struct PackedPlaces {
 };
 static constexpr PackedPlaces packed_places;
 
-// V vectors of columns, the last of which is a half one if HALF. rows <= R; those beyond are computed again from the last. `add`: to
-// what the tile holds, of which only the `rows` are written. `places`: where in `right` each step of the depth is. `next`: how far the left operand's next rows are, to be fetched meanwhile; `beside`: how far what
-// is read next of `right`, or 0. Of a packed left operand `line`, `step` and `next` say nothing, of two packed ones `places` and `beside` neither.
+// The micro-kernel: the products of `rows` <= R rows and V vectors of columns, the last of which is half a vector if HALF. Rows beyond `rows` repeat the
+// last one, and are not written.
+// OPERANDS: which ones are packed. `left`: the first row, or a packed strip; `line`, `step`: its strides from row to row and along the depth; `next`: distance
+// of the rows that are read next, which are prefetched. `right`: the first column; `places`: the offset in `right` of each step of the depth (packed_places
+// for a packed panel); `beside`: distance of the columns that are read next, which are prefetched, or 0. `tile`: results, with lines `pitch` apart; `add`:
+// whether to add to what it holds. `line`, `step` and `next` are ignored if the left operand is packed, `places` and `beside` if both are.
 enum Operands { STREAMED, PACKED_LEFT, PACKED_BOTH };
 template <int R, int V, bool HALF = false, Operands OPERANDS = STREAMED> NOINLINE void tile_product(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, i64 pitch, bool add) {
     typedef vec<float, CL / 2> hvec;
@@ -90,14 +95,15 @@ template <int R, int V, bool HALF = false, Operands OPERANDS = STREAMED> NOINLIN
         }
     }
 }
-// Of each pair of lanes whose numbers differ by D: its sum in `a` at the first, its sum in `b` at the second.
+// For each pair of lanes i and i + D (bit D of i is 0): the sum of both lanes of `a` in lane i, the sum of both lanes of `b` in lane i + D.
 template <int D> INLINE fvec merge(fvec a, fvec b) {
     vec<i32, CL> own, other;
 #pragma GCC unroll 16
     for (int i = 0; i < CL; ++i) own[i] = i & D ? CL + i : i, other[i] = own[i] ^ D;
     return __builtin_shuffle(a, b, own) + __builtin_shuffle(a, b, other);
 }
-// N columns, which would leave most of a vector idle: sums along the left operand's rows, which have to be contiguous.
+// The micro-kernel for N columns that would leave most of a vector idle: dot products along the left operand's rows, which have to be contiguous.
+// `columns`: copies of the columns. The results go to tile[r * pitch + n].
 template <int N> NOINLINE void column_products(const float* left, i64 line, int rows, const float (*columns)[chunk_depth], i64 depth, float* tile, i64 pitch, bool add) {
     static_assert(ROWS <= 8 && (CL >= 8 || ROWS <= CL));
     fvec sum[N][8];
@@ -121,7 +127,7 @@ template <int N> NOINLINE void column_products(const float* left, i64 line, int 
     });
 #pragma GCC unroll 4
     for (int n = 0; n < N; ++n) {
-        // Lane r: row r.
+        // Adds up the lanes of each sum: lane r becomes the sum of row r.
         fvec* const s = sum[n];
 #pragma GCC unroll 4
         for (int r = 0; r < 8; r += 2) s[r] = merge<1>(s[r], s[r + 1]);
@@ -134,6 +140,7 @@ template <int N> NOINLINE void column_products(const float* left, i64 line, int 
 typedef void Columns(const float* left, i64 line, int rows, const float (*columns)[chunk_depth], i64 depth, float* tile, i64 pitch, bool add);
 static constexpr Columns* columns_for[few] = {column_products<1>, column_products<2>, column_products<3>, column_products<4>};
 typedef void Tile(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, i64 pitch, bool add);
+// The micro-kernel for these numbers of rows and columns.
 template <Operands PACKED> static Tile* tile_for(int rows, int columns) {
     if (columns > panel - CL / 2) {
         if (rows <= 2) return tile_product<2, CV, false, PACKED>;
@@ -156,7 +163,9 @@ template <Operands PACKED> static Tile* tile_for(int rows, int columns) {
 }
 
 // ------------------------------------------------------------------ packing
-// Neighbouring columns are neighbours in memory.
+// Each function packs `depth` steps of `columns` columns into a panel at `to`, [k][column].
+//
+// Columns that are contiguous with each other; `step`: stride along the depth.
 static void pack_lines(const float* p, i64 step, i64 depth, int columns, float* to) {
     for (i64 k = 0; k < depth; ++k, p += step, to += panel) {
         if (k + ahead < depth)
@@ -164,7 +173,7 @@ static void pack_lines(const float* p, i64 step, i64 depth, int columns, float* 
         for_lanes<CL>(0, columns, [&](i64 c, auto m) INLINE_LAMBDA { store<CL>(to + c, load<CL>(p + c, m), full()); });
     }
 }
-// Neighbouring elements of a column are; each is packed so far behind the one before.
+// Columns whose depth is contiguous; `line`: stride from column to column; `apart`: distance in `to` from one step of the depth to the next.
 static void pack_columns(const float* p, i64 line, i64 depth, int columns, float* to, i64 apart = panel) {
     fvec tile[CL];
     for_lanes<CL>(0, columns, [&](i64 c, auto alive_columns) INLINE_LAMBDA {
@@ -174,27 +183,28 @@ static void pack_columns(const float* p, i64 line, i64 depth, int columns, float
         });
     });
 }
-// The same of columns that have all channels of each tap side by side, for a depth that goes through the channels, tap by tap: [k, k + depth) of it.
+// Columns that have all channels of each tap side by side (channels-last filters), for a depth in the order [channel][tap]: its steps [k, k + depth).
 static void pack_taps(const float* p, i64 line, i64 taps, i64 channels, i64 k, i64 depth, int columns, float* to) {
     for (i64 t = 0; t < taps; ++t) {
         const i64 first = k > t ? units(k - t, taps) : 0, last = k + depth > t ? units(k + depth - t, taps) : 0;
         if (first < last) pack_columns(p + t * channels + first, line, last - first, columns, to + (first * taps + t - k) * panel, taps * panel);
     }
 }
-// Nothing is.
+// Columns of any strides; `line`: from column to column, `step`: along the depth.
 static void pack_elements(const float* p, i64 line, i64 step, i64 depth, int columns, float* to) {
     for (i64 k = 0; k < depth; ++k, to += panel)
         for (int c = 0; c < panel; ++c) to[c] = c < columns ? p[c * line + k * step] : 0.0f;
 }
-// Rows of the left operand, ROWS at a time, [k][row]; what is beyond the last counts for nothing. Whole vectors are stored, each of which the
-// next one overwrites in part: behind each strip there is slack.
+// Packs `rows` rows of the left operand in strips of ROWS rows, [k][row], strip_of(depth) elements apart; `line`: stride from row to row, `step`: along the
+// depth. Rows of the last strip beyond the last row are arbitrary. Whole vectors are stored, each of which the next one overwrites in part, so behind each
+// strip there is slack.
 constexpr int strip_lanes = ROWS <= 4 ? 4 : 8;
 constexpr i64 strip_of(i64 depth) { return ROWS * depth + strip_lanes; }
 static void pack_left(const float* p, i64 line, i64 step, i64 depth, int rows, float* to) {
     constexpr int L = strip_lanes;
     const i64 strip = strip_of(depth);
     if (line == 1) {
-        // Neighbouring rows are neighbours in memory: all of them at once, so that each line of the cache is read once.
+        // Neighboring rows are contiguous: all rows are packed at once, so that each cache line is read once.
         const int whole = rows < L ? 0 : (rows - L) / ROWS * ROWS + ROWS;
         for (i64 k = 0; k < depth; ++k, p += step, to += ROWS) {
             if (k + ahead < depth)
@@ -219,7 +229,7 @@ static void pack_left(const float* p, i64 line, i64 step, i64 depth, int rows, f
                 for (int i = 0; i < ROWS; ++i) to[k * ROWS + i] = p[(i < own ? i : 0) * line + k * step];
     }
 }
-// The same of rows that have all channels of each tap side by side, for a depth that goes through the channels, tap by tap: [k, k + depth) of it.
+// The same for rows that have all channels of each tap side by side (channels-last filters), for a depth in the order [channel][tap]: its steps [k, k + depth).
 static void pack_left_taps(const float* p, i64 line, i64 taps, i64 channels, i64 k, i64 depth, int rows, float* to) {
     constexpr int L = strip_lanes;
     const i64 strip = strip_of(depth), end = k + depth;
@@ -233,7 +243,7 @@ static void pack_left_taps(const float* p, i64 line, i64 taps, i64 channels, i64
                 for (int j = 0; j < some; ++j) {
                     const i64 at = (c + j) * taps + t;
                     if (at < k || at >= end) continue;
-                    // What is beyond a strip's rows is the next tap's place, but behind the last tap there is one that is packed already.
+                    // A whole vector reaches into the next tap's place, which is written later; but behind the last tap there is a place that is packed already.
                     if (t + 1 < taps) store<L>(to + (at - k) * ROWS, tile[j], full());
                     else __builtin_memcpy(to + (at - k) * ROWS, &tile[j], ROWS * sizeof(float));
                 }
@@ -241,7 +251,7 @@ static void pack_left_taps(const float* p, i64 line, i64 taps, i64 channels, i64
         }
     }
 }
-// The tile with rows and columns exchanged; `to` has lines of `block`.
+// Transposes a tile with lines `pitch` apart; `to` has lines of `block` elements.
 static void transpose_tile(const float* from, i64 pitch, int rows, int columns, float* to) {
     fvec tile[CL];
     for (int r = 0; r < rows; r += CL)
@@ -253,31 +263,31 @@ static void transpose_tile(const float* from, i64 pitch, int rows, int columns, 
 }
 
 // ------------------------------------------------------------------ windows
-// im2col of a strip of one channel of an image: it is padded and split into planes, one for each class of rows modulo the stride and for each
-// class of columns, or for each of the kernel's columns (copies). So what one tap reads for neighbouring windows lies side by side; with copies
-// for windows of two lines, too.
+// im2col of a strip of one channel of an image: the image is padded and split into planes, one for each class of rows modulo the stride, and for each
+// class of columns modulo the stride or (copies) for each of the kernel's columns. So the elements that one tap reads for neighboring windows are
+// contiguous; with copies, also from one line of windows to the next.
 struct Planes {
-    i64 across, down;   // so many, for columns and for rows
-    i64 height, width;  // of one
-    i64 each, channel;  // elements: of one, of all
-    i64 shown;          // so many lines of windows see one
+    i64 across, down;   // number of planes for columns and for rows
+    i64 height, width;  // size of a plane
+    i64 each, channel;  // elements of one plane, of all planes of a channel
+    i64 shown;          // number of lines of windows that see the planes
 };
 static Planes planes_of(const Windows& w) {
-    // Of an image of one line a strip is part of it; of another it is some lines, the first and the last of which may be cut.
+    // A strip is a part of the line if the result has only one; otherwise it is some lines, the first and the last of which may be incomplete.
     const bool line = w.out_height == 1;
     const i64 lines = line ? 1 : least((w.strip + w.out_width - 2) / w.out_width + 1, w.out_height);
     const i64 height = lines + (w.kernel_h - 1) * w.dilation_h / w.stride_h, columns = line ? least(w.strip, w.out_width) : w.out_width;
     const i64 width = columns + (w.copies ? 0 : (w.kernel_w - 1) * w.dilation_w / w.stride_w), across = w.copies ? w.kernel_w : w.stride_w;
     return {across, w.stride_h, height, width, height * width, height * width * across * w.stride_h, lines};
 }
-// Whether a kernel's taps see that class of rows or columns.
+// Whether any of a kernel's taps reads class `which` of the rows or columns modulo the stride.
 static bool visited(i64 which, i64 taps, i64 stride, i64 dilation) {
     for (i64 k = 0; k < least(taps, stride); ++k)
         if (k * dilation % stride == which) return true;
     return false;
 }
-// So many windows, `stride` apart, of which each sees so many neighbouring columns, each column's in a plane of its own: transposed in tiles.
-// At least L windows; nothing is stored beyond them.
+// Copies one line of `windows` >= L windows, `stride` apart, each of which sees `columns` neighboring columns; each column goes to a plane of its own, and
+// these are `apart`. Tiles of L windows are transposed; nothing is stored beyond the windows.
 template <int L> static void split_windows(const float* from, i64 stride, i64 columns, i64 windows, i64 apart, float* to) {
     vec<float, L> tile[L];
     for (i64 k = 0; k < columns; k += L) {
@@ -292,11 +302,12 @@ template <int L> static void split_windows(const float* from, i64 stride, i64 co
         }
     }
 }
-// The planes of one class of rows where the stride is wide and the kernel's columns are neighbours: all columns of a window at once.
+// Fills the planes of one class of rows (`down`) where the stride is wide and the kernel's columns are neighbors: all columns of a window at once. The other
+// arguments are those of im2col.
 constexpr i64 wide_stride = 3;
 static void split_far(const Windows& w, const Planes& planes, const float* image, i64 y0, i64 lines, i64 x0, i64 down, float* to) {
     const i64 columns = least(planes.across, w.kernel_w), left = x0 * w.stride_w - w.pad_w, apart = planes.each;
-    // Windows [first, last) see the image alone.
+    // Windows [first, last) see no padding.
     const i64 first = left < 0 ? least((w.stride_w - 1 - left) / w.stride_w, planes.width) : 0, room = w.width - left - columns;
     const i64 last = room < 0 ? first : least(room / w.stride_w + 1, planes.width), some = last - first;
     for (i64 y = y0; y < y0 + lines; ++y, to += planes.width) {
@@ -319,7 +330,7 @@ static void split_far(const Windows& w, const Planes& planes, const float* image
             }
     }
 }
-// Lines [y0, y0 + lines) of the planes of one channel, from column x0 on; behind the last plane there is slack for whole vectors.
+// Fills lines [y0, y0 + lines) of the planes of one channel of the image, from column x0 on; behind the last plane there is slack for whole vectors.
 static void im2col(const Windows& w, const Planes& planes, const float* image, i64 y0, i64 lines, i64 x0, float* to) {
     const bool far = w.stride_w >= wide_stride && w.dilation_w == 1 && least(planes.across, w.kernel_w) >= wide_stride;
     for (i64 down = 0; down < planes.down; ++down) {
@@ -327,7 +338,7 @@ static void im2col(const Windows& w, const Planes& planes, const float* image, i
         if (seen && far) split_far(w, planes, image, y0, lines, x0, down, to);
         for (i64 across = 0; across < planes.across; ++across, to += planes.each) {
             if (!seen || far || !w.copies && !visited(across, w.kernel_w, w.stride_w, w.dilation_w)) continue;
-            // Where column 0 is in the image.
+            // The image's column at which the plane's column 0 is.
             const i64 left = x0 * w.stride_w + across * (w.copies ? w.dilation_w : 1) - w.pad_w;
             const SplitLines split(-left, w.width - left, w.stride_w, planes.width);
             float* line = to;
@@ -339,19 +350,19 @@ static void im2col(const Windows& w, const Planes& planes, const float* image, i
         }
     }
 }
-// Where a tap is in one direction, from one tap to the next.
+// The position of a tap in one direction: the number of the plane, and the offset in it. Steps leads from one tap to the next.
 struct Place {
     i64 plane, at;
 };
 struct Steps {
-    i64 count, planes, places;  // how many planes there are; to the next tap
+    i64 count, planes, places;  // number of planes; increments to the next tap
     Steps(i64 dilation, i64 stride) : count(stride), planes(dilation % stride), places(dilation / stride) {}
     Place next(Place p) const {
         const bool over = p.plane + planes >= count;
         return {p.plane + planes - (over ? count : 0), p.at + places + over};
     }
 };
-// Where the taps see the first window, for each channel.
+// Lists, for each channel and tap, the offset in the planes at which the tap reads for the first window.
 static void list_taps(const Windows& w, const Planes& planes, i32* to) {
     const Steps down(w.dilation_h, w.stride_h), across(w.copies ? 1 : w.dilation_w, planes.across);
     for (i64 channel = 0; channel < w.channels; ++channel) {
@@ -363,8 +374,9 @@ static void list_taps(const Windows& w, const Planes& planes, i32* to) {
         }
     }
 }
-// What the epilogue touches of rows [r0, r0 + rows) and columns [c0, c0 + columns), fetched while their last products are computed: as many lines with
-// each of so many tiles. Into the second cache: in the first one, rows whose distance has powers of two in it take each other's places.
+// Prefetches the memory that the epilogue touches for rows [r0, r0 + rows) and columns [c0, c0 + columns) while their last products are computed: an equal
+// share of the lines with each of `tiles` tiles. Prefetches go to the L2 cache: in the L1 cache, rows whose distance contains high powers of two would cause
+// conflict misses.
 class Ahead {
     const i64 batch, r0, c0;
     const int rows, columns, all;
@@ -373,7 +385,7 @@ class Ahead {
 public:
     Ahead(bool wanted, i64 batch, i64 r0, int rows, i64 c0, i64 columns, i64 tiles)
         : batch(batch), r0(r0), c0(c0), rows(rows), columns((int)columns), all(wanted ? (int)tiles : 0) {}
-    // With the next tile.
+    // Prefetches the share of the next tile.
     void fetch(const Contraction& c) {
         if (!c.touched[0] || tile >= all) return;
         const i64 lines = c.transposed ? columns : rows, length = c.transposed ? rows : columns, from = lines * tile / all;
@@ -383,11 +395,11 @@ public:
                 for (const float* const* p = c.touched; *p; ++p) __builtin_prefetch(*p + at + i, 0, 2);
     }
 };
-// Lines of an image of which `width` of every `pitch` elements count.
+// Lines of an image in which only the first `width` of every `pitch` elements are results; before(place) is the number of results before a place.
 struct Lines {
     i64 pitch, width;
     i64 before(i64 place) const { return place / pitch * width + least(place % pitch, width); }
-    // Moves what counts of the places from `place` on together, in each row of a tile.
+    // Moves the results among `columns` places from `place` on together, in each row of a tile; rows are `apart`.
     void close_up(i64 place, int columns, int rows, float* tile, i64 apart) const {
         if (pitch == width) return;
         i64 to = 0;
