@@ -36,7 +36,7 @@ static double share_of_rows(const Contraction& c, i64 threads, double left, doub
     const double cost = left > c.costs.far_left * (double)threads ? c.costs.far_read : 1.0;
     return cost * (least(units(units(c.rows, unit), threads) * unit, c.rows) + packing) / (c.rows + packing);
 }
-// Depth to which the right operand is packed at a time (piece_depth): the whole depth, if the sums of all rows would take more memory.
+// Depth to which the right operand is packed at a time (piece_depth): the whole depth, if a piece and the sums of all rows would take more memory.
 static i64 piece_of(const Contraction& c) { return chunk_depth + c.rows <= c.depth ? chunk_depth : c.depth; }
 // Number of panels for which a block of the left operand is packed; 0 if it is not. `cost`: of packing an element; `saved`: of each product by packing; both
 // in products.
@@ -120,7 +120,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
     };
     const PackedProduct packs{c, epilogue, context, across, piece, {pitch, width}, places};
     // Computes steps [k, k + depth) of the products of panel p and `rows` rows from r0 on, into lines `apart` elements apart; `first`: whether these are the
-    // first rows that this thread computes, while which the next panel is prefetched.
+    // first rows that this thread computes with the panel; the next panel is prefetched meanwhile.
     const auto panel_of = [=, &c](i64 p, i64 r0, int rows, bool first, const float* panel_, const Right& right, i64 k, i64 depth, float* tile, i64 apart, Ahead& ahead) {
         float column[few][chunk_depth];
         const int columns = packs.columns_of(p, p + 1);

@@ -1,7 +1,10 @@
-// What one core costs another, and what lies beyond a core's own cache: the measurements of inductor/core_costs.py, each by itself, a few milliseconds.
-// It fills `samples`, at most `most` of them, and says how many there are: none where the system has no futexes.
+// Measures what cores cost one another, and memory beyond a core's own cache: the figures of inductor/core_costs.py, each by itself, in a few milliseconds.
 //
-// A second thread of its own sleeps as libgomp's do, on a futex; it does nothing between measurements, and ends with them.
+// CORES(which, room, own_cache, samples, most, count). `which`: number of the figure; `room`: scratch memory (core_costs.py knows how much each figure needs);
+// `own_cache`: bytes of the L2 cache that a core has for itself; `samples`: gets at most `most` samples, `count` their number, which is 0 for figures that
+// need a second thread where the system has no futexes.
+//
+// That second thread sleeps on a futex, as libgomp's threads do; it does nothing between measurements, and ends with them.
 #ifdef __linux__
 extern "C" int pthread_create(unsigned long*, const void*, void* (*)(void*), void*) noexcept;
 extern "C" int pthread_join(unsigned long, void**);
@@ -11,15 +14,15 @@ extern "C" long syscall(long, ...) noexcept;
 #if defined(__x86_64__)
 constexpr long futex = 202;
 #else
-constexpr long futex = 98;  // of all systems that were added later
+constexpr long futex = 98;  // number of the system call in the generic table, which newer architectures use
 #endif
 constexpr int wait_private = 128, wake_private = 129;
-constexpr i64 too_long = 200000;  // nanoseconds for a thread to wake
+constexpr i64 too_long = 200000;  // nanoseconds after which a thread that was to wake up is waited for without occupying the processor
 struct alignas(64) Helper {
     int request;
     alignas(64) int answer;
     int cpu;
-    float* at;      // what it writes when it is asked to
+    float* at;      // memory that the thread writes when it is asked to
     i64 elements;
     static void* run(void* own) {
         Helper& h = *(Helper*)own;
@@ -37,15 +40,16 @@ struct alignas(64) Helper {
         __atomic_store_n(&request, what, __ATOMIC_RELEASE);
         syscall(futex, &request, wake_private, 1, 0, 0, 0);
         for (const i64 begin = nanoseconds(); __atomic_load_n(&answer, __ATOMIC_ACQUIRE) != what;)
-            if (nanoseconds() - begin > too_long) sched_yield();  // it may have to wait for this very processor
+            if (nanoseconds() - begin > too_long) sched_yield();  // the thread may be waiting for this processor
     }
 };
 #endif
-constexpr i64 longest = 4000000;  // nanoseconds of a measurement, however many samples it has come to
+constexpr i64 longest = 4000000;  // nanoseconds after which a measurement ends, however few samples it has
 static bool is_enough(i64 begin, i64 count, i64 most) { return count >= most || nanoseconds() - begin > longest; }
 static void rest(i64 how_long) {
     for (const i64 until = nanoseconds() + how_long; nanoseconds() < until;) {}
 }
+// The sum of n floats, to read them.
 static float total(const float* p, i64 n) {
     fvec sum[4] = {};
     for (i64 i = 0; i + 4 * CL <= n; i += 4 * CL)
@@ -55,7 +59,7 @@ static float total(const float* p, i64 n) {
     for (int k = 0; k < CL; ++k) lane += all[k];
     return lane;
 }
-// From the call that wakes a thread until its answer is seen.
+// Nanoseconds from the call that wakes a sleeping thread until its answer is seen.
 static i64 waking(double* samples, i64 most) {
     i64 count = 0;
 #ifdef __linux__
@@ -64,7 +68,7 @@ static i64 waking(double* samples, i64 most) {
     if (pthread_create(&thread, nullptr, Helper::run, &h)) return 0;
     const i64 begin = nanoseconds();
     for (int k = 1; !is_enough(begin, count, most); ++k) {
-        rest(30000);  // it is asleep by then
+        rest(30000);  // the thread is asleep again after that
         const i64 from = nanoseconds();
         h.ask(k);
         samples[count++] = (double)(nanoseconds() - from);
@@ -74,7 +78,7 @@ static i64 waking(double* samples, i64 most) {
 #endif
     return count;
 }
-// A loop of nothing, shared out to the threads that have just computed another.
+// Nanoseconds of an empty parallel loop, whose threads have just computed another one.
 static i64 sharing(double* samples, i64 most) {
     i64 count = 0;
     if (omp_get_max_threads() < 2 || omp_in_parallel()) return 0;
@@ -87,7 +91,7 @@ static i64 sharing(double* samples, i64 most) {
     }
     return count;
 }
-// What an element takes longer to read, in nanoseconds, that another core has written last; samples of threads on one core do not count.
+// Nanoseconds by which reading an element takes longer if another core has written it last. Samples in which both threads ran on one core do not count.
 static i64 foreign(float* room, i64 own_cache, double* samples, i64 most) {
     i64 count = 0;
 #ifdef __linux__
@@ -115,7 +119,8 @@ static i64 foreign(float* room, i64 own_cache, double* samples, i64 most) {
 #endif
     return count;
 }
-// How many times as long products take whose left operand comes from beyond the own cache, four of which it fills.
+// Ratio of the time of products whose left operand is beyond a core's own cache, of which it fills four, to that of products whose left operand fills a
+// quarter of it.
 static i64 far(float* room, i64 own_cache, double* samples, i64 most) {
     alignas(64) float tile[block * panel];
     float* const packed = room;
@@ -132,7 +137,7 @@ static i64 far(float* room, i64 own_cache, double* samples, i64 most) {
     }
     return count;
 }
-// Nanoseconds of an operation on elements from the own cache, three quarters of which they fill: two are loaded, added and stored, which are four.
+// Nanoseconds of an operation on elements in the own cache, three quarters of which three arrays fill: two loads, an addition and a store count as four.
 static i64 operations(float* room, i64 own_cache, double* samples, i64 most) {
     const i64 n = own_cache / 16 / CL * CL;
     for (i64 i = 0; i < 3 * n; ++i) room[i] = 1.0f;
@@ -144,7 +149,7 @@ static i64 operations(float* room, i64 own_cache, double* samples, i64 most) {
     }
     return count;
 }
-// Nanoseconds of an element that is read in order and written where lines of `pitch` elements are apart.
+// Nanoseconds to read an element in order and to write it to a line of its own, with lines `pitch` elements apart.
 static i64 scattered(float* room, i64 lines, i64 pitch, double* samples, i64 most) {
     const i64 columns = 64;
     float* const to = room + lines * columns;
@@ -168,6 +173,6 @@ LIBRARY CORES(i64 which, float* room, i64 own_cache, double* samples, i64 most, 
         case 3: *count = foreign(room, own_cache, samples, most); return;
         case 4: *count = far(room, own_cache, samples, most); return;
         case 5: *count = scattered(room, 256, 64, samples, most); return;
-        case 6: *count = scattered(room, 512, own_cache / 512, samples, most); return;  // lines that fill four own caches, on pages of their own
+        case 6: *count = scattered(room, 512, own_cache / 512, samples, most); return;  // each line is on a page of its own, and all span four own caches
     }
 }

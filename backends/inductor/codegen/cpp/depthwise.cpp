@@ -1,11 +1,13 @@
-// Depthwise convolutions: every row of the result sees one channel of the image, through a kernel of its own.
+// Depthwise convolutions: every row of the contraction (a channel of the result) sees one channel of the image, through a kernel of its own.
 //
-// A strip of the image is padded into a scratch plane that stays in the first cache, its columns split by their classes modulo the
-// stride, so that every tap of the kernel reads contiguous vectors. Seven rows of results are held in registers: a line of the plane is
-// read once for all of them that see it. Every result adds its products in the same order, wherever it stands.
-constexpr int RESULTS = 7;  // rows at a time: the sizes of images are multiples of it more often than of 8
+// A strip of the image is padded into a scratch plane that stays in the L1 cache, its columns split by their classes modulo the stride, so that every tap
+// of the kernel reads contiguous vectors. Where masked loads cost nothing, the image is read in place instead. Seven lines of results are held in
+// registers: a line of the plane is read once for all of them that see it. Every result adds its products in the same order, at any position.
+//
+// In these functions rows and columns are those of the image of results, except for the rows of the Contraction, which are channels.
+constexpr int RESULTS = 7;  // lines of results at a time: sizes of images are multiples of 7 more often than of 8
 constexpr int MAX_KERNEL_WIDTH = 256, MAX_TILE = 8192;  // as in ir/contraction.py
-// In a register: GCC would read it from memory for each of its uses, and where it is not aligned that costs as much as two products.
+// Keeps a loaded vector in a register: GCC would load it again for each of its uses, and an unaligned load costs as much as two products.
 #if defined(__AVX512F__) && !defined(WIDEST_REGISTER)
 #define IN_REGISTER(v) asm("" : "+v"(v))
 #elif defined(__x86_64__) && !defined(WIDEST_REGISTER)
@@ -13,20 +15,21 @@ constexpr int MAX_KERNEL_WIDTH = 256, MAX_TILE = 8192;  // as in ir/contraction.
 #else
 #define IN_REGISTER(v)
 #endif
-// What one column of a kernel reads: a vector of each line, of which it holds the address and which lanes are in the image.
+// The vectors that one column of a kernel reads, one in each line: the address of the current one, and a mask of its lanes that are in the image.
 struct Column {
     const float* p;
     u32 lanes;
 };
-// A padded plane.
+// A padded scratch plane.
 struct Plane {
     const float* p;
-    i64 pitch;          // of a line of the image
-    const i64* column;  // where a kernel's column begins in it
+    i64 pitch;          // elements from one line of the image to the next
+    const i64* column;  // for each of the kernel's columns, the offset in a line at which it reads for column 0 of the results
     INLINE Column at(int kw, i64 x) const { return {p + column[kw] + x, 0}; }
     template <int L> INLINE vec<float, L> line(int, const Column& c) const { return load<L>(c.p, full()); }
 };
-// An image where it is: lines from `first` to `last` and columns from `begin` to `end` are in it, the others are padding.
+// An image that is read in place: lines [first, last) and columns [begin, end), counted from `p`, are in it, the others are padding. `pitch`: elements from
+// line to line.
 struct Image {
     const float* p;
     i64 pitch, first, last, begin, end, dilation_w;
@@ -41,7 +44,8 @@ struct Image {
     }
 };
 
-// Rows of results, L columns at a time; the kernel is KH x `width`, its rows not spread.
+// Computes `rows` <= RESULTS rows and L columns of results, from column x on; rows of `out` are `pitch` apart. The kernel is KH x `width`, S is the vertical
+// stride, and the vertical dilation is 1.
 template <int KH, int S, int L, class Source>
 INLINE void depthwise_columns(const Source& source, const float* filter, int width, i64 x, float* out, i64 pitch, int rows) {
     vec<float, L> sum[RESULTS];
@@ -65,7 +69,7 @@ INLINE void depthwise_columns(const Source& source, const float* filter, int wid
     for (int i = 0; i < RESULTS; ++i)
         if (i < rows) store<L>(out + i * pitch + x, sum[i], full());
 }
-// An image where it is, with stride 2: two taps side by side read every other element of the same vectors.
+// The same for an image that is read in place with stride 2: two neighboring taps read every other element of the same vectors.
 template <int KH, int L> INLINE void depthwise_halved_columns(const Image& image, const float* filter, int width, i64 x, float* out, i64 pitch, int rows) {
     vec<float, L> sum[RESULTS];
     vec<i32, L> even, odd;
@@ -109,12 +113,13 @@ INLINE void depthwise_block(const Source& source, const float* filter, int width
 }
 template <class Source, int KH, int S>
 NOINLINE void depthwise_rows(const Source& source, const float* filter, int width, float* out, i64 pitch, int rows, int columns) {
-    // Whole vectors are stored: what goes beyond a row is overwritten by the next, so the last columns come first.
+    // Whole vectors are stored: what exceeds a row is overwritten by the next one's first columns, so the last columns are computed first.
     i64 x = columns / CL * CL;
     if (columns - x > CL / 2) depthwise_block<KH, S, CL>(source, filter, width, x, out, pitch, rows);
     else if (columns > x) depthwise_block<KH, S, CL / 2>(source, filter, width, x, out, pitch, rows);
     while (x > 0) depthwise_block<KH, S, CL>(source, filter, width, x -= CL, out, pitch, rows);
 }
+// The functions for an image that is read in place, and for a padded plane; null if there is none for the kernel.
 template <class Source> using DepthwiseRows = void(const Source& source, const float* filter, int width, float* out, i64 pitch, int rows, int columns);
 static DepthwiseRows<Image>* depthwise_image_for(const Windows& w) {
 #if MASKED_LOADS
@@ -139,7 +144,7 @@ static DepthwiseRows<Plane>* depthwise_for(const Windows& w) {
     if (w.kernel_h == 7 && w.stride_h == 1) return depthwise_rows<Plane, 7, 1>;
     return nullptr;
 }
-// One row of results, whatever the kernel.
+// Computes V vectors of one row of results, from column x on, for any kernel; `columns`: number of results to store.
 template <int V> INLINE void depthwise_line(const Windows& w, const Plane& plane, const float* filter, i64 x, float* out, int columns) {
     fvec sum[V];
 #pragma GCC unroll 4
@@ -157,8 +162,8 @@ template <int V> INLINE void depthwise_line(const Windows& w, const Plane& plane
         else store<CL>(out + x + v * CL, sum[v], columns - v * CL);
     }
 }
-// Lines [first, first + lines) of the padded image, columns from `left` on, `width` of each class of columns, a multiple of CL.
-// `inner`: the lines that are all padding hold zeros already.
+// Fills a plane with lines [first, first + lines) of the padded image, from column `left` on; `width`: elements of each class of columns, a multiple of CL;
+// `inner`: whether the lines that are all padding hold zeros already.
 static void fill_plane(const Windows& w, const float* image, i64 first, i64 lines, i64 left, i64 width, float* to, bool inner) {
     left -= w.pad_w;
     const i64 pitch = w.stride_w * width;
@@ -185,7 +190,7 @@ LIBRARY DEPTHWISE(const Contraction* contraction, Epilogue* epilogue, const void
         float* const scratch = c.workspace + thread * w.scratch;
         alignas(64) float tile[MAX_TILE];
         const i64 pitch = w.stride_w * width;
-        i64 padded = 0;  // so many planes hold the zeros around images that are whole
+        i64 padded = 0;  // number of planes in which the lines of padding above and below a whole image are zeros already
         for (i64 at = begin; at < end;) {
             const i64 place = at % tiles, row = at / tiles % c.rows, batch = at / tiles / c.rows;
             const i64 y0 = place / across * w.tile_rows, y1 = least(y0 + w.tile_rows, w.out_height);
@@ -193,7 +198,7 @@ LIBRARY DEPTHWISE(const Contraction* contraction, Epilogue* epilogue, const void
             const i64 count = tiles > 1 ? 1 : least(w.several, least(end - at, c.rows - row)), size = (y1 - y0) * (x1 - x0);
             const i64 lines = (y1 - y0 - 1) * w.stride_h + (w.kernel_h - 1) * w.dilation_h + 1;
             const float* const images = c.right.p + at_batch(c, c.right, batch);
-            // All of them first: what was just written is slow to read otherwise than it was written.
+            // All planes are filled first: vectors that overlap several recent stores are slow to read (no store forwarding).
             for (i64 k = 0; k < count && !image_rows; ++k)
                 fill_plane(w, images + (row + k) / w.each * w.height * w.width, y0 * w.stride_h, lines, x0 * w.stride_w, width,
                            scratch + k * pad_size, tiles == 1 && k < padded);

@@ -1,6 +1,6 @@
-// Lanes a few elements apart in memory, lanes joined, and loops over lanes with their tails. It stands behind vec.h in every file.
+// Lanes a few elements apart in memory, reductions of lanes, and loops over lanes with their tails. It follows vec.h in every file.
 // ------------------------------------------------------------------ memory
-// Lanes k from p + K * k: K vectors, the last one up to the last lane, so that nothing beyond is read.
+// Loads lane k from p + K * k, by K vectors, of which the last ends with the last lane, so that nothing beyond is read.
 template <int L, int K, class T, class M> INLINE auto load_every(const T* p, M m) {
     return load_lanes<L>(p, m, [](i64 k) { return K * k; });
 }
@@ -18,7 +18,7 @@ template <int L, int K, class T> INLINE auto load_every(const T* p, full) {
 template <int L, int K, class T> INLINE auto load_every(const T* p, some m) {
     return m.n == L ? load_every<L, K>(p, full()) : load_every<L, K>(p, m.n);
 }
-// Lane k of each of K vectors, one after the other, to p + K * k.
+// Stores lane k of K vectors, one after the other, at p + K * k.
 template <int L, class T, class V, int K, class M> INLINE void store_side_by_side(T* p, const V (&v)[K], M m) {
     const int n = alive(m, L);
     for (int k = 0; k < L; ++k)
@@ -47,6 +47,7 @@ template <int L, class T, class V, int K> INLINE void store_side_by_side(T* p, c
 }
 
 // ------------------------------------------------------------------ reductions
+// a in active lanes, b in the others.
 INLINE bool keep(full, bool a, bool) { return a; }
 template <class V> INLINE V keep(full, V a, V) { return a; }
 template <class V> INLINE V keep(int n, V a, V b) {
@@ -54,7 +55,7 @@ template <class V> INLINE V keep(int n, V a, V b) {
     return iota<elem<I>, lanes<V>>() < (elem<I>)n ? a : b;
 }
 template <class V> INLINE V keep(some m, V a, V b) { return keep(m.n, a, b); }
-// A vector twice, and the lower half of a vector.
+// A vector twice as one; the lower half of a vector.
 template <class V>
 INLINE auto twice(V v) {
     return bits<vec<elem<V>, 2 * lanes<V>>>(Halves<V>{v, v});
@@ -64,7 +65,7 @@ INLINE auto low_half(V v) {
     return bits<Halves<vec<elem<V>, lanes<V> / 2>>>(v).low;
 }
 
-// All lanes joined: those of the lower half with those of the upper one, and so on, as vectors while halves are registers.
+// All lanes combined by f: the lower half with the upper half, and so on, in vectors while halves fill registers.
 template <class V, class F> INLINE elem<V> fold(V v, F f) {
     if constexpr (sizeof(V) > 16) {
         const auto halves = bits<Halves<vec<elem<V>, lanes<V> / 2>>>(v);
@@ -78,7 +79,7 @@ template <class V, class F> INLINE elem<V> fold(V v, F f) {
         return a.of[0];
     }
 }
-// The position of the best value: better(a, b) says whether a comes before b.
+// The position of the best value, which goes to `best`; better(a, b): whether a beats b.
 template <class V, class P, class F> INLINE i64 fold_position(V v, P p, F better, elem<V>& best) {
     i64 at = p[0];
     best = v[0];
@@ -87,14 +88,14 @@ template <class V, class P, class F> INLINE i64 fold_position(V v, P p, F better
     return at;
 }
 
-// sum + x * x, rounded once where the processor can.
+// sum + x * x, rounded once if the processor has such an instruction.
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 template <class V> INLINE V plus_square(V sum, V x) { return fma_(x, x, sum); }
 #else
 template <class V> INLINE V plus_square(V sum, V x) { return sum + x * x; }
 #endif
 
-// A long sum: partial sums are added up sixteen at a time, and their sums again.
+// A long sum: partial sums are added up sixteen at a time, and so are their sums.
 template <class V> struct cascade {
     V low{}, middle{}, high{};
     u32 count = 0;
@@ -109,6 +110,7 @@ template <class V> struct cascade {
 };
 
 // ------------------------------------------------------------------ loops
+// f(i, active lanes) for each vector.
 template <int L, class F> INLINE void for_lanes(i64 begin, i64 end, F f) {
     i64 i = begin;
     for (; i + L <= end; i += L) f(i, full());
@@ -120,7 +122,7 @@ template <int L, class F> INLINE void for_lanes2(i64 begin, i64 end, F f) {
     for (; i + 2 * L <= end; i += 2 * L) f(i, full(), full());
     if (i < end) f(i, (int)(end - i < L ? end - i : L), (int)(end - i < L ? 0 : end - i - L));
 }
-// The same for long bodies, which are then compiled once.
+// The same for long bodies, which these compile only once.
 template <int L> INLINE some up_to(i64 n) { return {(int)(n < 0 ? 0 : n < L ? n : L)}; }
 template <int L, class F> INLINE void for_lanes_once(i64 begin, i64 end, F f) {
     for (i64 i = begin; i < end; i += L) f(i, up_to<L>(end - i));
@@ -129,14 +131,14 @@ template <int L, class F> INLINE void for_lanes2_once(i64 begin, i64 end, F f) {
     for (i64 i = begin; i < end; i += 2 * L) f(i, up_to<L>(end - i), up_to<L>(end - i - L));
 }
 template <int k> struct slot { static constexpr int n = k; };
-// Four iterations at a time, each with accumulators of its own.
+// Four vectors at a time, each with its own copy of the accumulators, a slot.
 template <int L, class F> INLINE void for_lanes4(i64 begin, i64 end, F f) {
     i64 i = begin;
     for (; i + 4 * L <= end; i += 4 * L) f(i, full(), slot<0>()), f(i + L, full(), slot<1>()), f(i + 2 * L, full(), slot<2>()), f(i + 3 * L, full(), slot<3>());
     for (; i + L <= end; i += L) f(i, full(), slot<0>());
     if (i < end) f(i, (int)(end - i), slot<1>());
 }
-// Groups of n vectors, each of which `each_of` hands on as a slot.
+// Groups of n vectors at a time; each_of calls f with a slot for each vector.
 template <int size> struct group { static constexpr int n = size; };
 template <int k = 0, int size, class F> INLINE void each_of(group<size> g, F f) {
     f(slot<k>());
@@ -149,7 +151,7 @@ template <int L, int n, class F> INLINE void for_groups(i64 begin, i64 end, F f)
     if (i < end) f(i, (int)(end - i), group<1>());
 }
 INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
-// Sums of parts of the rows, one line of columns for each part, joined into the first line: neighbours, neighbouring pairs, and so on.
+// Adds up the sums of all parts, a line of columns for each part, into the first line: neighbors, neighboring pairs, and so on.
 template <int L, class T> static void join_columns(T* sums, int parts, i64 columns) {
     for (int step = 1; step < parts; step *= 2)
         for (int t = 0; t + step < parts; t += 2 * step)

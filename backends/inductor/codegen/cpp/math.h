@@ -1,19 +1,20 @@
-// Functions of float vectors, in line: a call would cost the caller all its vector registers. Polynomials are minimax fits
-// (Lawson's iteration in double, coefficients rounded to float). tests/backends/inductor/test_cpp.py holds them to 2 ulp.
+// Inlined functions of float vectors: around a call the caller would have to spill all its vector registers. Polynomials are minimax
+// fits (Lawson's iteration in double, coefficients rounded to float). The figure above a function is its largest error;
+// tests/backends/inductor/test_cpp.py holds them to 2 ulp.
 #define F(x) bc<L>((float)(x))
 
-// 2**n * x for an integral n.
+// 2**n * x for integers n.
 template <int L> INLINE vec<float, L> scale_(vec<float, L> x, vec<float, L> n) {
 #if defined(__AVX512VL__) && !defined(__clang__)
     if constexpr (L == 16) return __builtin_ia32_scalefps512_mask(x, n, x, 0xffff, 4);
     if constexpr (L == 8) return __builtin_ia32_scalefps256_mask(x, n, x, 0xff);
 #endif
-    // In two steps, so that a result below the normal numbers is rounded once.
+    // In two steps, so that a subnormal result is rounded once.
     const vec<i32, L> i = convert<i32>(n), half = i >> 1;
     return x * bits<vec<float, L>>((half + 127) << 23) * bits<vec<float, L>>((i - half + 127) << 23);
 }
 
-// exp(x - n ln 2) - 1, for the nearest n.
+// exp(x - n ln 2) - 1, for the integer n nearest to x / ln 2.
 template <int L> INLINE vec<float, L> reduced_expm1(vec<float, L> x, vec<float, L> n) {
     vec<float, L> r = fma_(n, F(-0x1.62e430p-1), x);
     r = fma_(n, F(0x1.05c610p-29), r);
@@ -70,8 +71,8 @@ template <int L> INLINE vec<float, L> fast_erf(vec<float, L> x) {
 }
 
 #if defined(__AVX512F__)
-// erfc in 32 parts of [0, 5), each a polynomial of the distance from its middle, in parts: interpolated at Chebyshev's nodes in double. A coefficient for each lane is
-// one instruction, as two registers hold those of all parts.
+// erfc in 32 parts of [0, 5): for each part a polynomial of the distance from its middle, in units of a part's width, interpolated at Chebyshev nodes in
+// double. erfc_parts[k] has the coefficients of power k. One instruction selects a coefficient for each lane, as two registers hold those of all parts.
 alignas(64) static const float erfc_parts[6][32] = {
     {0x1.d2f4dcp-1f, 0x1.7b0894p-1f, 0x1.294bb4p-1f, 0x1.c1d46ap-2f, 0x1.47b96ep-2f, 0x1.cb3c86p-3f, 0x1.351262p-3f, 0x1.8f34eap-4f, 0x1.ee5c18p-5f,
      0x1.254038p-5f, 0x1.4d17cap-6f, 0x1.6a088p-7f, 0x1.785674p-8f, 0x1.75ffb4p-9f, 0x1.6331ccp-10f, 0x1.424644p-11f, 0x1.17457ap-12f, 0x1.ce283ep-14f,
@@ -98,21 +99,21 @@ alignas(64) static const float erfc_parts[6][32] = {
      -0x1.e8b0cep-22f, -0x1.240d4ap-22f, -0x1.42bfb6p-23f, -0x1.4bbdc2p-24f, -0x1.3e7b68p-25f, -0x1.1e758cp-26f, -0x1.e3eef8p-28f, -0x1.80966cp-29f,
      -0x1.1ffb1ep-30f, -0x1.96dc38p-32f, -0x1.0f672p-33f, -0x1.563676p-35f, -0x1.981aaap-37f, -0x1.cc9484p-39f, -0x1.ec2faep-41f, -0x1.f23f5cp-43f},
 };
-// 1 + erf(x) again, by these: 1e-7 of the larger of itself and 0.1.
+// 1 + erf(x) by these polynomials. Largest error: 1e-7 times the larger of the result and 0.1.
 INLINE vec<float, 16> erf_plus_one_by_parts(vec<float, 16> x) {
     constexpr int L = 16;
-    const vec<float, L> far = F(0x1.8p+23f);  // what is added to it is rounded to whole numbers, in its last bits
+    const vec<float, L> far = F(0x1.8p+23f);  // adding it rounds to an integer, which is in the last bits of the sum
     const vec<float, L> t = lesser(F(31.49f), fma_(abs_(x), F(6.4f), F(-0.5f))), n = t + far, d = t - (n - far);
     const vec<i32, L> part = bits<vec<i32, L>>(n);
     const auto coefficient = [&](int k) __attribute__((always_inline)) { return __builtin_shuffle(load<L>(erfc_parts[k], full()), load<L>(erfc_parts[k] + L, full()), part); };
     vec<float, L> e = coefficient(5);
 #pragma GCC unroll 5
     for (int k = 4; k >= 0; --k) e = fma_(e, d, coefficient(k));
-    const vec<float, L> low = x > F(-5.0f) ? e : vec<float, L>{};  // not to be multiplied by a large number
+    const vec<float, L> low = x > F(-5.0f) ? e : vec<float, L>{};  // exactly 0, as gelu multiplies it by a large x
     return x < F(0.0f) ? low : F(2.0f) - e;
 }
 #endif
-// 1 + erf(x), for gelu: without the cancellation that the sum has for negative x. 1e-7 of the larger of itself and 0.1.
+// 1 + erf(x), for gelu, without the cancellation of the sum for negative x. Largest error: 1e-7 times the larger of the result and 0.1.
 template <int L> INLINE vec<float, L> fast_erf_plus_one(vec<float, L> x) {
 #if defined(__AVX512F__)
     if constexpr (L == 16) return erf_plus_one_by_parts(x);
@@ -128,7 +129,7 @@ template <int L> INLINE vec<float, L> fast_erf_plus_one(vec<float, L> x) {
     q = fma_(q, t, F(0x1.45ed96p-1));
     q = fma_(q, t, F(0x1.20dda0p+0));
     const vec<float, L> e = bounded_exp<L>(-(q * t));  // erfc(t)
-    const vec<float, L> low = x > F(-5.0f) ? e : vec<float, L>{};  // not to be multiplied by a large number
+    const vec<float, L> low = x > F(-5.0f) ? e : vec<float, L>{};  // exactly 0, as gelu multiplies it by a large x
     return x < F(0.0f) ? low : F(2.0f) - e;
 }
 
@@ -168,13 +169,13 @@ template <int L> INLINE vec<float, L> fast_expm1(vec<float, L> x) {
 template <int L> INLINE vec<float, L> fast_log1p(vec<float, L> x) {
     typedef vec<float, L> V;
     const V u = x + F(1.0f), l = fast_log<L>(u);
-    // What rounding 1 + x lost.
+    // The correction for the rounding of 1 + x.
     const V c = (x - (u - F(1.0f))) / u;
     const V r = (u > V{}) & (u < F(__builtin_inff())) ? l + c : l;
     return x == V{} ? x : r;
 }
 
-// 1.57 ulp for |x| < 2**15; beyond, what `beyond` gives (Sleef's).
+// sin (quarter = 0) or cos (quarter = 1). 1.57 ulp for |x| < 2**15; for other x, the result of `beyond` (Sleef's).
 template <int L, int quarter, class G> INLINE vec<float, L> fast_sin_cos(vec<float, L> x, G beyond) {
     typedef vec<float, L> V;
     typedef vec<i32, L> I;
@@ -195,7 +196,7 @@ template <int L, int quarter, class G> INLINE vec<float, L> fast_sin_cos(vec<flo
     cosine = fma_(cosine * s, s, fma_(s, F(-0.5f), F(1.0f)));
     V y = (q & 1) != 0 ? cosine : sine;
     y = bits<V>(bits<I>(y) ^ ((q & 2) << 30));
-    if constexpr (quarter == 0) y = x == V{} ? x : y;  // -0.0
+    if constexpr (quarter == 0) y = x == V{} ? x : y;  // keeps -0.0
     const I far = ~(abs_(x) < F(32768.0f));
     return any_lane(far) ? sel(far, beyond(x), y) : y;
 }

@@ -1,7 +1,7 @@
 // Vectors for generated kernels: GCC's vector types, loads and stores with tails, casts, functions.
 //
-// vec<T, L> is L lanes of T. Every load and store takes how many lanes are alive: full{} for all, an int for a tail, some{n} for what may be either. Values of 16-bit
-// floats are held as float, rounded where the program rounds; a bool is a mask, a vector of 0 and -1 of any integer width.
+// vec<T, L> is L lanes of T. Every load and store takes the number of active lanes: full{} for all, an int for a tail, some{n} for either. 16-bit floats
+// are held as float and rounded where the program rounds; a bool is a mask, a vector of 0 and -1 of any integer width.
 // Functions have one name for scalars and vectors. No system header is included: that would be most of the compile time.
 typedef signed char i8;
 typedef unsigned char u8;
@@ -16,7 +16,7 @@ struct bf16 { u16 v; };
 struct f16 { u16 v; };
 
 #define INLINE inline __attribute__((always_inline))
-#define NOINLINE __attribute__((noinline))  // called from two places: compiled once
+#define NOINLINE __attribute__((noinline))  // a function with several callers is compiled once
 #define NOINLINE_ONCE __attribute__((noinline, noclone))
 #define KERNEL extern "C" __attribute__((visibility("default"))) void
 #define INF __builtin_inf()
@@ -32,7 +32,7 @@ template <class T> struct strip<T&> { typedef T type; };
 template <class T> struct strip<const T> { typedef T type; };
 template <class T> struct strip<const T&> { typedef T type; };
 template <class V> using elem = typename strip<decltype(V{}[0])>::type;
-#define LANES(V) (int)(sizeof(V) / sizeof(V{}[0]))  // no constant: in a template's defaults it rules scalars out
+#define LANES(V) (int)(sizeof(V) / sizeof(V{}[0]))  // no constexpr variable: as a template's default it excludes scalars (SFINAE)
 template <class V> constexpr int lanes = LANES(V);
 template <int bytes> struct int_of;
 template <> struct int_of<1> { typedef i8 type; };
@@ -51,10 +51,10 @@ constexpr int REGISTER_BYTES =
     16;
 #endif
 struct full {};
-struct some { int n; };  // known when running: all lanes or fewer
+struct some { int n; };  // all lanes or fewer, known at run time
 
-// Vectors are not copied by __builtin_memcpy: g++ makes that a move of one integer of 256 or 512 bits, and up to version 12 at least it
-// gets constants of these wrong (the rows of a triangle of ones, test_cpp.py).
+// Vectors are not copied by __builtin_memcpy: g++ turns that into a move of one integer of 256 or 512 bits, whose constants are wrong in
+// versions up to 12 at least (the rows of a triangle of ones, test_cpp.py).
 template <class To, class From> union Both { From from; To to; };
 template <class To, class From> INLINE To bits(From x) {
     static_assert(sizeof(To) == sizeof(From), "");
@@ -62,7 +62,7 @@ template <class To, class From> INLINE To bits(From x) {
     return both.to;
 }
 template <class V> struct __attribute__((packed, may_alias)) Anywhere { V v; };
-// A vector as both halves of one of twice as many lanes.
+// A vector of twice as many lanes, as its two halves.
 template <class V> struct Halves { V low, high; };
 template <int L, class T> INLINE vec<T, L> bc(T x) { return vec<T, L>{} + x; }
 template <int L> INLINE vec<float, L> bc(float x) { return x - vec<float, L>{}; }  // keeps -0.0
@@ -82,7 +82,7 @@ template <> constexpr bool is_float<double> = true;
 template <class T, class V> INLINE vec<T, lanes<V>> convert(V x) {
     typedef elem<V> S;
 #if defined(__AVX512BW__) && !defined(__clang__)
-    // GCC 12 would do these in two halves.
+    // GCC 12 would convert these in two halves.
     if constexpr (lanes<V> == 16 && !is_float<S> && !is_float<T>) {
         typedef vec<T, 16> R;
         typedef vec<i32, 16> Words;
@@ -120,9 +120,9 @@ template <class M, class V, int = LANES(V)> INLINE V sel(M m, V a, V b) {
     }
 }
 
-// An optimization barrier: the compiler knows nothing of the value it returns. Conversions of floats to integers stand
-// between two, so that the processor's instruction decides what NaN and numbers out of range become, as in eager. Without
-// them GCC folds (float)(int)x to trunc(x) under -fno-trapping-math, and the integer of a constant NaN to 0.
+// An optimization barrier: the compiler knows nothing of the value that it returns. Conversions of floats to integers are
+// between two, so that the processor's instruction decides the results of NaN and of numbers out of range, as in eager.
+// Without them GCC folds (float)(int)x to trunc(x) under -fno-trapping-math, and the integer of a constant NaN to 0.
 #if defined(__aarch64__)
 #define VECTOR_REGISTER "+w"
 #else
@@ -148,8 +148,8 @@ template <class V> INLINE V opaque(V x) {
     return x;
 }
 
-// The integer type through which a float is converted to a narrower one. For a byte that is eager's of 64 bits, but a float beyond 32 bits is a multiple of 256, and
-// x86 makes of what an integer can't hold one whose last byte is 0 as well.
+// The integer type through which a float becomes a narrower integer. For a byte it is eager's of 64 bits, but on x86 32 bits give the same for a float: one
+// beyond 32 bits is a multiple of 256, and a number that doesn't fit becomes an integer whose last byte is 0, too.
 template <class T, class S> struct wide_int { typedef i32 type; };
 template <> struct wide_int<u8, double> { typedef i64 type; };
 #if !defined(__x86_64__)
@@ -158,7 +158,7 @@ template <> struct wide_int<u8, float> { typedef i64 type; };
 template <class T, class S> struct cast_one {
     static INLINE T of(S x) {
         if constexpr (!is_float<S> || is_float<T>) return (T)x;
-        // As c10::convert does: a negative float becomes an unsigned integer through a signed one.
+        // As in c10::convert, a negative float becomes an unsigned integer through a signed one.
         else if constexpr (sizeof(T) < 4) return (T)(typename wide_int<T, S>::type)opaque(x);
         else return opaque((T)opaque(x));
     }
@@ -182,7 +182,7 @@ template <class T, class V> INLINE auto to(V x) {
 template <class T> INLINE T from_mask(bool m) { return (T)m; }
 template <class T, class M, int L = LANES(M)> INLINE vec<T, L> from_mask(M m) { return sel(m, bc<L>((T)1), vec<T, L>{}); }
 
-// 16-bit floats: the value, rounded to what the type can hold.
+// 16-bit floats: a float rounded to a value of the type.
 INLINE float round_bf16(float x) {
     u32 u = bits<u32>(x);
     u32 r = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u;
@@ -219,7 +219,7 @@ INLINE float round_f16(float x) { return (float)(_Float16)x; }
 template <class V, int L = LANES(V)> INLINE V round_f16(V x) { return unpack_f16<L>(pack_f16<L>(x)); }
 
 // ------------------------------------------------------------------ memory
-// A sanitizer sees no masked load or store of x86, so these tell it what they touch.
+// Sanitizers do not see masked loads and stores of x86, so these report the accesses.
 #ifdef __SANITIZE_ADDRESS__
 extern "C" void __asan_loadN(const void* p, u64 bytes);
 extern "C" void __asan_storeN(const void* p, u64 bytes);
@@ -249,7 +249,7 @@ template <int L, class T> INLINE vec<T, L> load(const T* p, int n) {
         if (k < n) v[k] = p[k];
     return v;
 }
-// A vector that is wider than a register goes by halves: g++ would copy it on the stack, as integers of 512 bits.
+// A vector wider than a register is stored by halves: g++ would copy it on the stack, as integers of 512 bits.
 template <int L, class T> INLINE void store(T* p, vec<T, L> v, full) {
     if constexpr (sizeof v > REGISTER_BYTES) {
         const auto halves = bits<Halves<vec<T, L / 2>>>(v);
@@ -298,7 +298,7 @@ template <int L, class M> INLINE void store(bf16* p, vec<float, L> v, M m) {
     store<L>((u16*)p, convert<u16>(bits<vec<u32, L>>(v) >> 16), m);
 }
 template <int L, class M> INLINE void store(f16* p, vec<float, L> v, M m) { store<L>((u16*)p, pack_f16<L>(v), m); }
-// Values that are rounded by being stored.
+// Stores that also round: they take values that are not rounded yet.
 template <int L, class M> INLINE void store_rounded(bf16* p, vec<float, L> v, M m) {
     const vec<u32, L> u = bits<vec<u32, L>>(v), r = (u + 0x7fff + (u >> 16 & 1)) >> 16;
     store<L>((u16*)p, convert<u16>(v != v ? vec<u32, L>{} + 0x7fc0 : r), m);
@@ -318,7 +318,7 @@ INLINE void store1(b8* p, bool v) { p->v = v; }
 INLINE int alive(full, int L) { return L; }
 INLINE int alive(int n, int) { return n; }
 INLINE int alive(some m, int) { return m.n; }
-// Lane by lane, from wherever `at(lane)` says.
+// Loads and stores lane by lane: lane k is at p + at(k).
 template <class T> struct value_type { typedef T type; };
 template <> struct value_type<bf16> { typedef float type; };
 template <> struct value_type<f16> { typedef float type; };
@@ -341,7 +341,7 @@ template <int L, class V, class F, class M> INLINE void store_lanes(b8* p, V v, 
     for (int k = 0; k < L; ++k)
         if (k < n) store1(p + at(k), v[k] != 0);
 }
-// Lane by lane, so that lanes that hit the same element do so one after the other.
+// Combines lane k with the element at p + at(k), one after the other, as several lanes may have the same element.
 template <int L, class T, class V, class F, class S, class M> INLINE void update_lanes(T* p, V v, M m, F at, S sum) {
     const int n = alive(m, L);
     for (int k = 0; k < L; ++k)
@@ -354,7 +354,7 @@ template <class T, int L, class F> INLINE vec<T, L> index_lanes(F at) {
     return v;
 }
 
-// L rows of L elements, transposed: tile[r] has in lane k what is at p + k * stride + r.
+// Loads L rows of L elements, transposed: lane k of tile[r] is the element at p + k * stride + r.
 template <int L, int w, class V> INLINE void swap_blocks(V* rows) {
     mask_of<V> low, high;
 #pragma GCC unroll 16
@@ -375,7 +375,7 @@ template <int L, class T, class V, class R, class M> INLINE void load_tile(V* ti
     swap_blocks<L, 1>(tile);
 }
 
-// What load_tile has loaded, or values like it, back in its rows: of tile[r], for each r < columns, lane k goes to p + k * stride + r.
+// The inverse of load_tile: for each r < columns, lane k of tile[r] goes to p + k * stride + r.
 template <int L, class T, class V, class C, class M> INLINE void store_tile(T* p, i64 stride, V* tile, C columns, M m) {
     const int n = alive(m, L);
     swap_blocks<L, 1>(tile);
@@ -385,7 +385,7 @@ template <int L, class T, class V, class C, class M> INLINE void store_tile(T* p
 }
 
 // ------------------------------------------------------------------ operations
-// One instruction each on x86: b if either is NaN, or if they are equal.
+// One instruction each on x86. The result is b if either is NaN, or if they are equal.
 template <class V> INLINE V greater(V a, V b) { return a > b ? a : b; }
 template <class V> INLINE V lesser(V a, V b) { return a < b ? a : b; }
 #if defined(__AVX512F__) && !defined(__clang__)
@@ -418,7 +418,7 @@ template <class V, int L = LANES(V)> INLINE V copysign_(V a, V b) {
     const elem<I> low = (elem<I>)(~0ul >> (65 - 8 * sizeof(elem<V>)));
     return bits<V>((bits<I>(a) & low) | (bits<I>(b) & ~low));
 }
-// Masks of whatever widths.
+// Operations on masks of any widths.
 INLINE bool mask_and(bool a, bool b) { return a & b; }
 INLINE bool mask_or(bool a, bool b) { return a | b; }
 INLINE bool mask_xor(bool a, bool b) { return a ^ b; }
@@ -448,8 +448,8 @@ typedef long long words __attribute__((vector_size(64)));
 INLINE bool any_lane(vec<i64, 8> m) { return __builtin_ia32_cvtq2mask512(bits<words>(m)) != 0; }
 #endif
 
-// An index that came from memory as one of [0, size), counted from the end if it is negative and `wraps`. One out of
-// bounds is reported, the first of them with its value, and becomes 0.
+// An index from memory as one in [0, size); a negative one counts from the end if `wraps`. One out of bounds becomes 0;
+// the first of these is reported in fault[0] (code), fault[1] (index) and fault[2] (1).
 inline NOINLINE void report(i64* fault, i64 code, i64 index) {
     if (!__atomic_exchange_n(fault + 2, 1, __ATOMIC_RELAXED)) fault[1] = index, fault[0] = code;
 }
@@ -534,9 +534,9 @@ template <class V, int L = LANES(V)> INLINE V fma_(V a, V b, V c) {
     return y;
 }
 
-// x / by, rounded as the division is, at less than half its cost: the product with the reciprocal, corrected by what is left
-// (Markstein, Computation of elementary functions on the IBM RISC System/6000, 1990). Zeros and what isn't finite are the
-// product. The rest of the very small can't be told: where there is one, the vector is divided.
+// x / by, rounded as the division is, at less than half its cost: the product with the reciprocal, corrected by the remainder
+// (Markstein, Computation of elementary functions on the IBM RISC System/6000, 1990). For zeros and what is not finite it is the
+// product. The remainder of a very small number is not exact: if there is one, the vector is divided.
 template <int by, class V> INLINE V quotient(V x) { return x / (elem<V>)by; }
 #if defined(__AVX512F__) && !defined(__clang__)
 template <int by> INLINE vec<float, 16> quotient(vec<float, 16> x) {

@@ -1,11 +1,11 @@
-// Convolutions of 3 x 3 taps, side by side, without a stride, by Winograd's minimal filtering F(2 x 2, 3 x 3) (Lavin and Gray, Fast Algorithms for
-// Convolutional Neural Networks, 2016, section 4.1): a tile of 2 x 2 results takes 16 products of a channel in place of 36. The 4 x 4 pixels that a tile
-// sees and the 9 taps of a filter are transformed; for each of the 16 places, sums over channels are a product of two packed matrices, whose columns are
-// tiles; what these give is transformed to results. A result depends on the pixels of its own window alone. Its rounding error is bounded by the largest pixel
-// times the largest tap of each channel's window, that of a plain sum by the products themselves. Infinities may cancel to NaN: a row with a result that isn't
-// finite is computed again as plain sums. No result depends on how many threads there are.
-constexpr int tile_places = 16;  // of a transformed one
-// Of vectors of the elements of a 4 x 4 tile: B'dB, with B' = [1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1].
+// Convolutions of 3 x 3 taps with stride and dilation 1 by Winograd's minimal filtering F(2 x 2, 3 x 3) (Lavin and Gray, Fast Algorithms for Convolutional
+// Neural Networks, 2016, section 4.1): a tile of 2 x 2 results takes 16 products for each channel in place of 36. The 4 x 4 pixels that a tile sees and the 9
+// taps of a filter are transformed to 16 places. For each place, the sums over channels are a product of two packed matrices, whose rows are filters and whose
+// columns are tiles; these sums are transformed to results. A result depends only on the pixels of its own window. Its rounding error is bounded by the largest
+// pixel times the largest tap of each channel's window, where that of a plain sum is bounded by the products themselves. Infinities may cancel to NaN, so a row
+// with a result that is not finite is computed again as plain sums. No result depends on the number of threads.
+constexpr int tile_places = 16;  // places of a transformed tile
+// Transforms the pixels d of 4 x 4 tiles, one tile per lane: B'dB, with B' = [1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1].
 template <class V> INLINE void transform_pixels(const V (&d)[4][4], V (&to)[4][4]) {
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) to[0][j] = d[0][j] - d[2][j], to[1][j] = d[1][j] + d[2][j], to[2][j] = d[2][j] - d[1][j], to[3][j] = d[1][j] - d[3][j];
@@ -15,7 +15,7 @@ template <class V> INLINE void transform_pixels(const V (&d)[4][4], V (&to)[4][4
         to[i][0] = a, to[i][1] = b, to[i][2] = c, to[i][3] = e;
     }
 }
-// Of vectors of the 9 taps: GgG', with G = [1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1].
+// Transforms the taps g of 3 x 3 filters, one filter per lane: GgG', with G = [1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1].
 template <class V> INLINE void transform_taps(const V (&g)[9], V (&to)[4][4]) {
     V rows[4][3];
 #pragma GCC unroll 3
@@ -29,7 +29,7 @@ template <class V> INLINE void transform_taps(const V (&g)[9], V (&to)[4][4]) {
         to[i][0] = rows[i][0], to[i][1] = ends + middle, to[i][2] = ends - middle, to[i][3] = rows[i][2];
     }
 }
-// Of vectors of the 16 sums: A'mA, with A' = [1 1 1 0; 0 1 -1 -1].
+// Transforms the sums m of 4 x 4 places to 2 x 2 results, one tile per lane: A'mA, with A' = [1 1 1 0; 0 1 -1 -1].
 template <class V> INLINE void transform_sums(const V (&m)[4][4], V (&to)[2][2]) {
     V lines[2][4];
 #pragma GCC unroll 4
@@ -37,10 +37,11 @@ template <class V> INLINE void transform_sums(const V (&m)[4][4], V (&to)[2][2])
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) to[i][0] = lines[i][0] + lines[i][1] + lines[i][2], to[i][1] = lines[i][1] - lines[i][2] - lines[i][3];
 }
-// Rows of filters: strip after strip, [channel][row], for each of the places, which are `apart`. Side by side lie a channel's taps, or, if `last`, a tap's channels.
+// Transforms and packs `rows` rows of filters, `line` elements apart: for each place, `apart` elements from one to the next, strip after strip,
+// [channel][row]. In memory a channel's taps are contiguous, or, if `last` (channels-last), a tap's channels. `taps`: scratch memory for packed taps.
 static void pack_filters(const float* p, i64 line, i64 channels, bool last, i64 rows, float* taps, float* to, i64 apart) {
     constexpr int L = strip_lanes;
-    constexpr i64 some = 32;  // channels, whose taps stay in the first cache
+    constexpr i64 some = 32;  // number of channels whose packed taps stay in the L1 cache
     for (i64 r = 0; r < rows; r += ROWS, to += strip_of(channels))
         for (i64 from = 0; from < channels; from += some) {
             const i64 own = least(some, channels - from), channel = last ? ROWS : 9 * ROWS, tap = last ? own * ROWS : ROWS;
@@ -58,11 +59,12 @@ static void pack_filters(const float* p, i64 line, i64 channels, bool last, i64 
             }
         }
 }
-// What pixels of tiles side by side are split into: the even and the odd columns of a line, from the first one of a tile on and from the third one on.
+// Splits a line of pixels for tiles side by side into four arrays: its even and odd columns, from the first column of the first tile on and from the third
+// one on. Tile t reads element t of each.
 struct PixelLines {
     const SplitLines near, far;
     PixelLines(i64 x, i64 width, i64 tiles) : near(-x, width - x, 2, tiles), far(-x - 2, width - x - 2, 2, tiles) {}
-    // Four arrays, `apart`; `line`: where its column x is.
+    // Stores the four arrays `apart` elements apart; `line`: the address of column x.
     INLINE void split(const float* line, float* to, i64 apart) const {
         near.split_in_two(line, to, to + apart);
         far.split_in_two(line + 2, to + 2 * apart, to + 3 * apart);
@@ -71,14 +73,15 @@ struct PixelLines {
         for (int k = 0; k < 4; ++k) near.clear(tiles, to + k * apart);
     }
 };
-// One channel's tiles, line after line: panel after panel, for each of the places, which are `apart`, as are panels. `even`, `odd`: the lines of pixels that
-// begin with a tile's first and second line, of which the next ones are `tiles` behind.
+// Transforms and packs the pixels of one channel in `count` tiles, which follow each other line by line: panels `next` elements apart, for each place, `apart`
+// elements from one to the next. `even`, `odd`: the split pixels (PixelLines) of each tile's first and second line, in arrays `lines` elements apart; those of
+// its third and fourth line are `tiles` elements further on, the number of tiles in a line.
 static void pack_tiles(const float* even, const float* odd, i64 lines, i64 tiles, i64 count, float* to, i64 next, i64 apart) {
     for (i64 t = 0; t < count; t += CL) {
         fvec d[4][4], v[4][4];
 #pragma GCC unroll 4
         for (int j = 0; j < 4; ++j) {
-            // Even columns 0 and 2 are the first and the third array, odd ones 1 and 3 the second and the fourth.
+            // Column j of the tiles is array j: even columns 0 and 2 are arrays 0 and 2, odd columns 1 and 3 are arrays 1 and 3.
             const float *const e = even + j * lines + t, *const o = odd + j * lines + t;
             d[0][j] = load<CL>(e, full()), d[1][j] = load<CL>(o, full()), d[2][j] = load<CL>(e + tiles, full()), d[3][j] = load<CL>(o + tiles, full());
         }
@@ -88,7 +91,7 @@ static void pack_tiles(const float* even, const float* odd, i64 lines, i64 tiles
         for (int k = 0; k < tile_places; ++k) store<CL>(own + k * apart, v[k / 4][k % 4], full());
     }
 }
-// One row of sums: lines of results, all first ones of the tiles, and all second ones.
+// Transforms one row of sums of `count` tiles (places `apart` elements apart) to results: `first` gets the upper line of all tiles, `second` the lower line.
 static void unpack_sums(const float* sums, i64 apart, i64 count, float* first, float* second) {
     vec<i32, CL> low, high;
 #pragma GCC unroll 16
@@ -109,7 +112,7 @@ static bool all_finite(const float* p, i64 count) {
         if (none[k] != 0) return false;  // NaN is unequal to zero
     return true;
 }
-// Line y of one row's results from column x on, as plain sums.
+// Computes `count` results of one row (filter) in line y, from column x on, as plain sums.
 static void plain_sums(const Windows& w, const float* image, const float* filter, bool channels_last, i64 y, i64 x, i64 count, float* to) {
     for (i64 i = 0; i < count; i += CL) {
         fvec all{}, sum{};
@@ -132,16 +135,18 @@ class Winograd {
     const Windows& w;
     Epilogue* const epilogue;
     const void* const context;
-    // Tiles of an image. A group has some lines of them, or a part of one line. So many tiles side by side, so many parts of a line, groups of an image, panels of a
-    // group; where the next panel of the image is, the next place of the image, of filters and of sums, a row of sums, the next array of pixels, a row of results.
+    // A group of tiles consists of some lines of them, or of a part of one line. down, across: lines of tiles of an image, and tiles of a line; side: tiles of
+    // a group's line; parts: of a line; groups: of an image; panels: of a group. Distances, in elements: image_panel, image_place: from panel to panel and
+    // from place to place of transformed pixels; filter_place: of transformed filters; sum_line, sum_place: from row to row and from place to place of sums;
+    // split: between arrays of split pixels; pitch: from row to row of results.
     const i64 down, across, side, parts, groups, panels, image_panel, image_place, filter_place, sum_line, sum_place, split, pitch;
 
-    // What a thread works with.
+    // A thread's part of the workspace: transformed pixels, transformed filters, packed taps, sums, results, split lines of pixels.
     struct Room {
         float *images, *filters, *taps, *sums, *results, *lines;
     };
     Room room_of(int thread) const {
-        // As scheduler/winograd.py counts them.
+        // In agreement with the sizes in scheduler/winograd.py.
         float* const images = c.workspace + thread * c.slot;
         float* const filters = images + c.tile_groups * tile_places * image_place;
         float* const taps = filters + tile_places * filter_place;
@@ -149,25 +154,26 @@ class Winograd {
         float* const results = sums + tile_places * sum_place;
         return {images, filters, taps, sums, results, results + block * pitch};
     }
-    // Of an image.
+    // Number of groups of an image.
     static i64 groups_of(const Contraction& c) {
         const i64 across = units(c.windows.out_width, 2), parts = units(across, wide);
         return units(units(c.windows.out_height, 2), c.tile_lines) * units(across, units(across, parts));
     }
     struct Group {
-        i64 batch, y0, y1, x0, x1;  // tiles
+        i64 batch, y0, y1, x0, x1;  // lines [y0, y1) and columns [x0, x1) of tiles
         i64 tiles() const { return (y1 - y0) * (x1 - x0); }
     };
     Group group_of(i64 g) const {
         const i64 own = g % groups, y = own / parts * c.tile_lines, x = own % parts * side;
         return {g / groups, y, least(y + c.tile_lines, down), x, least(x + side, across)};
     }
-    // A group's pixels, transformed. Lines and columns beyond the image are padding, so tiles that the border of the results cuts are computed whole.
+    // Transforms a group's pixels. Lines and columns beyond the image are padding, so tiles that cross the border of the results are computed completely.
     void pack_image(const Group& g, const Room& room, float* to) const {
         const i64 tiles = g.x1 - g.x0, x = 2 * g.x0 - w.pad_w;
         const float* const image = c.right.p + at_batch(c, c.right, g.batch);
         const PixelLines lines(x, w.width, tiles);
-        // Vectors are read across those that were written: of the channel before, whose writes have left the core's queue.
+        // Vectors that are read overlap several that were written, which store forwarding can't serve. So the previous channel's pixels are read, whose
+        // writes have left the store queue.
         for (i64 n = 0; n <= w.channels; ++n) {
             const float* const own = image + n * w.height * w.width;
             float *const even = room.lines + n % 2 * 8 * split, *const odd = even + 4 * split;
@@ -185,7 +191,7 @@ class Winograd {
                 }
         }
     }
-    // Rows [first, first + rows) of those whose filters are there.
+    // Computes the sums of rows [first, first + rows), counted from the first one whose filters are transformed.
     void multiply(const Group& g, const float* image, i64 first, int rows, const Room& room) const {
         const i64 tiles = g.tiles();
         for (int k = 0; k < tile_places; ++k)
@@ -198,14 +204,14 @@ class Winograd {
                 }
             }
     }
-    // Rows [r0, r1) of a group's results, line after line, as eager's memory has them; what is fused behind.
+    // Transforms rows [r0, r1) of a group's sums to results, line by line as in the result's memory, and calls the epilogue.
     void finish(const Group& g, i64 r0, i64 r1, const Room& room) const {
         alignas(64) float first[2 * wide + CL], second[2 * wide + CL];
         const i64 tiles = g.x1 - g.x0, x = 2 * g.x0, y = 2 * g.y0, width = least(2 * tiles, w.out_width - x), height = least(2 * (g.y1 - g.y0), w.out_height - y);
         for (i64 r = r0; r < r1; ++r) {
             float* const to = room.results + (r - r0) * pitch;
             unpack_sums(room.sums + (r - r0) * sum_line, sum_place, g.tiles(), first, second);
-            // Whole vectors: the next line overwrites what is beyond one, and behind the last one is slack.
+            // Whole vectors are stored: what exceeds a line is overwritten by the next one, and behind the last line there is slack.
             for (i64 line = 0; line < height; ++line) {
                 const float* const from = (line % 2 ? second : first) + line / 2 * 2 * tiles;
                 for (i64 i = 0; i < width; i += CL) store<CL>(to + line * width + i, load<CL>(from + i, full()), full());
@@ -221,8 +227,8 @@ class Winograd {
             epilogue(context, g.batch, r0, r1, at, at + width, room.results + line * width, pitch);
         }
     }
-    // Rows [r0, r1) of groups [g0, g1), whose filters are the same: either all filters stay transformed, or the pixels of some groups, while pieces of the
-    // others pass by.
+    // Computes rows [r0, r1) of groups [g0, g1), whose filters are the same. Either all filters stay transformed while groups follow each other, or the pixels
+    // of tile_groups groups do while pieces of tile_rows filters follow each other.
     void compute(i64 r0, i64 r1, i64 g0, i64 g1, const Room& room) const {
         const float* const filters = c.left.p + at_batch(c, c.left, g0 / groups);
         for (i64 first = g0, last; first < g1; first = last) {
@@ -246,7 +252,8 @@ class Winograd {
     }
 
 public:
-    // Of a call whose number of images no compile knew: the parts of which the largest is least (filtering_parts in scheduler/winograd.py).
+    // For a number of images that is unknown at compile time: chooses the parts of which the largest is the smallest (filtering_parts in
+    // scheduler/winograd.py).
     static void share_out(Contraction& c) {
         const i64 strips = units(c.rows, ROWS), all = groups_of(c) * c.batches[0] * c.batches[1] * c.batches[2];
         i64 least_work = 0;
@@ -255,17 +262,17 @@ public:
             if (rows == 1 || work <= least_work) least_work = work, c.row_parts = rows, c.block_parts = blocks;
         }
     }
-    // Lines of the cache are added between places, whose distance would be a multiple of a way's size else.
+    // A cache line is added between places, as their distance would otherwise be a multiple of the size of a cache's way, which causes conflict misses.
     Winograd(const Contraction& c, Epilogue* epilogue, const void* context)
         : c(c), w(c.windows), epilogue(epilogue), context(context), down(units(w.out_height, 2)), across(units(w.out_width, 2)), side(units(across, units(across, wide))),
           parts(units(across, side)), groups(groups_of(c)), panels(units(c.tile_lines * side, panel)), image_panel(w.channels * panel),
           image_place(panels * image_panel + fetched), filter_place(c.tile_rows / ROWS * strip_of(w.channels) + fetched),
           sum_line(panels * panel), sum_place(block * sum_line + fetched), split(units((c.tile_lines + 1) * side + panel, fetched) * fetched + fetched),
           pitch(units(4 * c.tile_lines * side, fetched) * fetched + fetched) {}
-    // Parts [begin, end): those of the same tiles stand side by side.
+    // Computes parts [begin, end); parts of the same tiles have consecutive numbers.
     void compute(i64 begin, i64 end, int thread) const {
         const Room room = room_of(thread);
-        for (i64 i = 0; i < 16 * split; ++i) room.lines[i] = 0;  // what is beyond the tiles of a panel is computed, and dropped
+        for (i64 i = 0; i < 16 * split; ++i) room.lines[i] = 0;  // what a panel has beyond its tiles is computed, too, and dropped
         const bool same = !(c.left.batch[0] || c.left.batch[1] || c.left.batch[2]);
         const i64 strips = units(c.rows, ROWS), all = groups * c.batches[0] * c.batches[1] * c.batches[2];
         for (; begin < end; ++begin) {
