@@ -125,6 +125,7 @@ class Accumulator:
 
     # ------------------------------------------------------------ the loop
     def declare(self) -> list[str]:
+        """The declarations before the loops."""
         values = ", ".join([self.initial()] * self.copies)
         lines = [f"{self.type} {self.name}[{self.copies}] = {{{values}}};"]
         if self.positions:
@@ -212,6 +213,7 @@ class Accumulator:
         return [*lines, f"for (int t = 0; t < parts; ++t) {{ {clear} }}"]
 
     def save_part(self) -> list[str]:
+        """The code at the end of a part, which saves its result."""
         if self.positions:
             at = self.result
             if self.place == "i32":

@@ -1,6 +1,6 @@
 // A product or a convolution without an epilogue, for the measurements of library_times.py, whose `numbers_of` fills `n` in this order.
-//
-// The epilogue only copies each tile to the result: rows of `line` elements, and `batch` elements from one matrix of a batch to the next.
+
+// The result. The epilogue only copies each tile to the result: rows of `line` elements, and `batch` elements from one matrix of a batch to the next.
 struct Result {
     float* p;
     i64 line, batch;

@@ -138,6 +138,7 @@ class Body:
                 self._emit_node(n)
 
     def _emit_node(self, n: Node) -> None:
+        """Declares a C++ variable for a node's value, and one for its twin if two vectors are computed at a time."""
         vector = self._in_vector(n)
         name = self.fresh("t")
         if vector and self._paired:
@@ -227,6 +228,7 @@ class Body:
         )
 
     def _index(self, n: Node, vector: bool) -> str:
+        """The value of an ``index`` node."""
         kind = VALUE[n.dtype]
         if not vector:
             return f"({kind})({self._scalar_index(n.attr)})"
@@ -246,7 +248,7 @@ class Body:
 
     def _store_one(self, s: Store) -> None:
         if not s.buffer:
-            return  # a check
+            return  # the statement is a check, which only computes
         if s.value.op == "update":
             self._update(s.buffer, s.value)
             return
@@ -280,6 +282,7 @@ class Body:
         return together if plain and [(s.buffer, s.index) for s in together] == places else [first]
 
     def _store_side_by_side(self, together: list[Store]) -> None:
+        """Writes the stores of a group of ``_side_by_side``."""
         def write() -> None:
             p, index = self._pointer(together[0].buffer), self._scalar_index(together[0].index)
             values = ", ".join(self._as(s.value, True) for s in together)
@@ -317,6 +320,7 @@ class Body:
                 self.line(a.take(value, position, slot))
 
     def _position(self, position: ix.Index, lanes: bool, kind: str) -> str:
+        """The position of the current element in an argmax or argmin, as a scalar or a vector of type ``kind``."""
         text = f"({kind})({index_text(position, self.var_names)})"
         if not lanes:
             return text

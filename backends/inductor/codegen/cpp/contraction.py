@@ -51,6 +51,7 @@ class ContractionKernel(CppKernel):
         return False  # the library shares the work
 
     def _outer_loops(self) -> None:
+        """Writes the description of the contraction, the epilogue, and the call of the library."""
         t, c, sharing = self.tiles, self.tiles.contraction, self.tiles.sharing
         assert sharing is not None
         batches, rows, columns = volume(c.batch), volume(c.rows), volume(c.columns)
@@ -145,11 +146,13 @@ class ContractionKernel(CppKernel):
     def _matrix(
         self, buffer: str, offset: ix.Index, line: ix.Index, depth: ix.Index, batch: tuple[ix.Index, ...]
     ) -> str:
+        """The initializer of a ``Matrix`` of ``contraction.h``."""
         numbers = _list((offset, line, depth))
         return f"{{{self._pointer(buffer)} + {numbers}, {{{_list(_filled(batch, 0))}}}}}"
 
-    # ------------------------------------------------------------ what is fused behind
+    # ------------------------------------------------------------ the epilogue
     def _body(self) -> None:
+        """Writes the epilogue: a loop over the lines of a tile around the vector loop."""
         t = self.tiles
         outside = self.scope()
         if t.batch is not None:
@@ -199,6 +202,7 @@ class ContractionKernel(CppKernel):
         return list(names.values())
 
     def _emit(self, stage: Stage, changing: frozenset[ix.Var]) -> None:
+        """As in ``Body``; inside the vector loop it first loads the sums from the tile."""
         if self._v is not None and self._sums and self._sums[0] not in self.emitted:
             name = self.fresh("sum")
             v = self.var_names[self._v]

@@ -544,8 +544,7 @@ class CppKernel(ScanBody, ColumnSums):
         return CHAIN // max(-(-rest[0].size * CHAIN // self._chunk(along, accumulators[0].copies)), 1)
 
     def _is_short(self, v: ix.Var, accumulators: list[Accumulator], along: bool) -> bool:
-        """Whether a loop has too few vectors for all copies of the accumulators, so that successive iterations of the
-        loop around it use one copy each."""
+        """Whether a loop has too few vectors for all accumulators' copies: each outer iteration then uses one copy."""
         return along and accumulators[0].copies > 1 and isinstance(v.size, int) and v.size < 4 * self.L
 
     def _rows_in_chunks(
@@ -573,8 +572,7 @@ class CppKernel(ScanBody, ColumnSums):
         self, stage: Stage, v: ix.Var, accumulators: list[Accumulator], along: bool, begin: str, end: str,
         copy: str | None = None,
     ) -> None:
-        """Writes the innermost loop, the vector loop if ``along``; ``copy``: which copy of the accumulators all vectors
-        use, if it is one and the same."""
+        """Writes the innermost loop, the vector loop if ``along``. ``copy``: a single accumulator copy to use, if any."""
         name = self._name(v)
         before = self.scope()
         slot = copy or "0"

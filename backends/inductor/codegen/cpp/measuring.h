@@ -1,5 +1,5 @@
 // Building blocks of the measurements of the machine (probe.cpp, cores.cpp).
-//
+
 // The shortest time, in nanoseconds, of `samples` calls of work(), after one call that is not counted.
 template <class F> static double least_time(int samples, const F& work) {
     work();

@@ -1,8 +1,8 @@
 // The loops of a product whose operands are both packed: first the right operand's panels, then block after block of the left operand's rows, each for all
 // panels that are packed side by side. A convolution's windows are such a matrix, too, whose columns are packed from the image. A panel's results are written
 // to memory while the next one's products are computed.
-//
-// pack_windows packs steps [k, k + depth) of `columns` windows from number `first` on into a panel, for windows that see no padding: a vector holds
+
+// Packs steps [k, k + depth) of `columns` windows from number `first` on into a panel, for windows that see no padding: a vector holds
 // neighboring pixels of one window, and a tile of windows is transposed.
 template <int L> static void pack_windows(const Windows& w, const float* image, i64 first, i64 k, i64 depth, int columns, float* to) {
     const i64 end = k + depth;

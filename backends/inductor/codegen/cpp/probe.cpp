@@ -10,8 +10,8 @@
 //   6, 7, 8    an element of transformed pixels, of transformed taps, of sums that are transformed back (winograd.h)
 //   9, 10, 11  a product whose left operand is not packed: its depth is strided; its depth is contiguous; the same with rows a page apart
 //   12         a product whose right operand is read from the planes of im2col
-//
-// The times of a left operand that does not fit the L1 cache: its lines have 768 elements, as those of a layer with so many inputs. Here out[0], [1]
+
+// The times of a left operand that does not fit the L1 cache: its lines have 768 elements, like those of a layer with 768 inputs. Here out[0], [1]
 // and [5], [6], [7] are the numbers 4, 5 and 9, 10, 11 of the whole.
 static void probe_left(float* source, i64 elements, float* packed, double* out) {
     alignas(64) float tile[block * panel];

@@ -66,4 +66,5 @@ def _same_in_all_rows(n: Node, lane: ix.Var, kernel: Kernel) -> bool:
 
 
 def _cost(n: Node) -> int:
+    """The cost, in additions, of computing a node from memory and constants."""
     return sum(OPS[m.op].cost for m in walk((n,)) if m.op in OPS)
