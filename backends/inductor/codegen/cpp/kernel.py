@@ -572,7 +572,7 @@ class CppKernel(ScanBody, ColumnSums):
         self, stage: Stage, v: ix.Var, accumulators: list[Accumulator], along: bool, begin: str, end: str,
         copy: str | None = None,
     ) -> None:
-        """Writes the innermost loop, the vector loop if ``along``. ``copy``: a single accumulator copy to use, if any."""
+        """Writes the innermost loop, the vector loop if ``along``. ``copy``: the one accumulator copy used, if any."""
         name = self._name(v)
         before = self.scope()
         slot = copy or "0"
