@@ -103,7 +103,7 @@ class CppKernel(ScanBody, ColumnSums):
             self.line(f"{kind} const p{k} = ({kind})a{k};")
 
     def _is_one_shared_loop(self) -> bool:
-        """Whether the kernel is one loop that threads share out."""
+        """Whether the kernel is one loop that threads share."""
         return self._may_be_parallel() and self._is_long_outer()
 
     def _is_long_outer(self) -> bool:
