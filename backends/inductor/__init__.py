@@ -1,11 +1,11 @@
-"""The default backend: fused C++ kernels on a CPU, library operations for the rest.
+"""The default backend: fused C++ kernels on a CPU, library operations for everything else.
 
-`compile` is the backend, `pipeline` its passes in order: `lowering` makes the loop IR (`ir`), `scheduler` kernels,
-`codegen` their source and the wrapper; `program` is what lowering and scheduling hand over. `codecache` keeps
-libraries, `graph_cache` whole compiled graphs. ``register_lowering`` and ``register_decomposition`` teach it
-operators: docs/custom_operators.md.
+`compile` is the backend; `pipeline` runs its passes in order: `lowering` produces the loop IR (`ir`), `scheduler` fuses
+loops into kernels, `codegen` writes their source and the wrapper; `program` is the data structure between the two
+halves. `codecache` keeps compiled libraries, `graph_cache` whole compiled graphs. ``register_lowering`` and
+``register_decomposition`` add support for operators: docs/custom_operators.md.
 
-May import `aot`; nothing but `aot_eager` and the registry imports it.
+May import `aot`; only `aot_eager` and the registry import it.
 """
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ __all__ = ["formula", "inductor_lite", "register_decomposition", "register_lower
 
 
 def __getattr__(name: str) -> Any:
-    """What users teach operators with, when it is first asked for (PEP 562): our own lowerings are registered then,
-    and the user's come after them."""
+    """Imports the functions that users register operators with when they are first asked for (PEP 562): our own
+    lowerings are registered then, before the user's."""
     if name not in ("formula", "register_lowering"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from dynamo_lite.backends.inductor import lowering

@@ -1,11 +1,11 @@
-"""Artifacts: what graphs are compiled to, as data: sources, how its entries are called, how its results are made.
+"""Artifacts: compiled graphs as data, with their sources, how their entries are called and how results are made.
 
-    write       from a program to its wrapper                                  codegen/wrapper/
-    start       the C++ source as a shared library, from the cache or built now; its entries as callables; the
-                wrapper's source executed                                      codecache, _runtime
+    write       produces the wrapper of a program                               codegen/wrapper/
+    start       finds the C++ source's shared library in the cache, or builds it; makes its entries callable; executes
+                the wrapper's source                                            codecache, _runtime
 
-Invariant: beside the program's constants an artifact holds nothing of the process that made it, so that another may
-start it.
+Invariant: apart from the program's constants, an artifact holds nothing of the process that made it, so that another
+process can start it.
 """
 from __future__ import annotations
 
@@ -52,15 +52,16 @@ class Artifact:
     """A compiled graph.
 
     Attributes:
-        wrapper: see ``codegen.wrapper``.
-        source: of its kernels, in C++ with entries, or in Python if it ``launches`` them; "" if there are none.
+        wrapper: the Python wrapper, see ``codegen.wrapper``.
+        source: source of its kernels, in C++ with entries, or in Python if it ``launches`` them; "" if there are none.
         libraries: C++ sources of libraries that ``source`` calls into.
         mutated: indices of the inputs that it writes.
-        raises_before_writes: that it has written nothing yet when it raises.
-        kernels, moved: how many kernels, and how many bytes they read and write in a call.
-        library_calls: the operations that it calls.
+        raises_before_writes: whether, if it raises, it has not written to any input yet.
+        kernels, moved: number of kernels, and number of bytes that they read and write in a call.
+        library_calls: names of the library operations that it calls.
+        launches: whether kernels are launched from Python, see ``Target``.
         gpus: indices of the devices on which its kernels run, if these are GPUs.
-        replay: how its calls are recorded and replayed; None: they are not.
+        replay: how its calls are recorded as CUDA graphs and replayed; None: they are not.
     """
 
     wrapper: WrapperSource
@@ -78,9 +79,9 @@ class Artifact:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pair:
-    """The artifacts of a graph that takes part in autograd; of its backward pass once that has run.
+    """The artifacts of a graph that takes part in autograd. The backward one is there once the backward pass has run.
 
-    ``names`` stands for the names of the forward pass's nodes: another recording has to have the same.
+    ``names`` is a digest of the names of the forward pass's nodes: another recording is usable only if its names agree.
     """
 
     interface: Interface
@@ -94,9 +95,9 @@ def write(aten: AtenGraph, program: Program, scopes: dict[str, bool], replays: b
     """The artifact of an aten graph.
 
     Args:
-        program: what the graph was lowered to.
-        scopes: in which it runs, see ``write_wrapper``.
-        replays: whether its calls are to be recorded, where that can be.
+        program: the program that the graph was lowered to.
+        scopes: the scopes that it runs in, see ``write_wrapper``.
+        replays: whether its calls are to be recorded as CUDA graphs where that is possible.
     """
     program = dataclasses.replace(program, versions=aten.versions)
     with log.phase("codegen"):
@@ -115,11 +116,11 @@ def start(artifact: Artifact) -> Call:
     """The function that an artifact describes.
 
     Returns:
-        it, with attributes ``generated_code``, ``mutated_inputs`` and ``raises_before_writes`` as ``inductor_lite``
-        says.
+        the function, with the attributes ``generated_code``, ``mutated_inputs`` and ``raises_before_writes`` that
+        ``inductor_lite`` describes.
 
     Raises:
-        exc.CompilerMissing, exc.CacheError: its library can't be had.
+        exc.CompilerMissing, exc.CacheError: its library can be neither found nor built.
     """
     wrapper, source = artifact.wrapper, artifact.source
     try:
@@ -127,7 +128,7 @@ def start(artifact: Artifact) -> Call:
         with log.phase("load"):
             call = _load(wrapper, library, _launchers(artifact))
     except codecache.Unloadable as error:
-        # It may be of a machine that had other libraries.
+        # The library may have been built on a machine with other system libraries.
         if not codecache.give_up(error):
             raise
         log.artifact("cache").info("%s; it is built again", error)
@@ -148,7 +149,7 @@ def start(artifact: Artifact) -> Call:
 
 
 def _replayed(call: Call, plan: ReplayPlan) -> Call:
-    """The function with its calls recorded, if they can be."""
+    """The function, recorded and replayed where that is possible."""
     if plan.refusal:
         report_refusal(plan.refusal)
         return call
@@ -156,21 +157,21 @@ def _replayed(call: Call, plan: ReplayPlan) -> Call:
 
 
 def _library(artifact: Artifact) -> Path | None:
-    """The file of the graph's own library; those that it calls into are loaded."""
+    """Path of the graph's own library; None if it has none. The libraries that it calls into are loaded here."""
     if not artifact.wrapper.entry_specs:
         return None
     *needed, library = codecache.build_all([*artifact.libraries, without_comments(artifact.source)])
     for path in needed:
-        # Its symbols are for the graph's own library, which is loaded next.
+        # RTLD_GLOBAL: the graph's own library, which is loaded next, needs the symbols.
         codecache.load(path, lambda name: ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL))
     return library
 
 
 def _launchers(artifact: Artifact) -> dict[str, Any]:
-    """The functions that launch its kernels, where these are called from Python."""
+    """The functions that launch its kernels, if these are launched from Python."""
     if not artifact.launches or not artifact.source:
         return {}
-    # Imported when there are such kernels: they import Triton.
+    # Imported only if there are such kernels, since these modules import Triton.
     if artifact.gpus:
         from dynamo_lite.backends.inductor.codegen.triton.launch import load_for_gpu
 
@@ -184,8 +185,8 @@ def _launchers(artifact: Artifact) -> dict[str, Any]:
 
 
 def _load(wrapper: WrapperSource, library: Path | None, launchers: Mapping[str, Any] = NO_LAUNCHERS) -> Call:
-    """The wrapper's function, its entries bound to the library's."""
-    # The module it is of says that it is a part of the backend, which is never captured itself.
+    """The wrapper's function, with its entries bound to those of the library."""
+    # ``__name__`` marks it as a part of the backend, which is never captured itself.
     namespace = {**wrapper.namespace, **launchers, "__name__": "dynamo_lite.backends.inductor.generated"}
     if library is not None:
         handle = codecache.load(library, _runtime.load)
@@ -199,18 +200,18 @@ def _load(wrapper: WrapperSource, library: Path | None, launchers: Mapping[str, 
         if wrapper.direct:
             return namespace[wrapper.entry_specs[0].symbol]
     filename = f"<dynamo_lite wrapper {next(_numbers)}>"
-    # Tracebacks through the wrapper show its lines.
+    # Makes the wrapper's lines available to tracebacks.
     linecache.cache[filename] = (len(wrapper.python), None, wrapper.python.splitlines(keepends=True), filename)
     exec(compile(wrapper.python, filename, "exec"), namespace)
-    # Taken out, so that the function and its globals are no cycle and go as soon as nobody needs them.
+    # Popped, so that the function and its globals form no reference cycle and are freed as soon as nobody needs them.
     call = namespace.pop("call")
     weakref.finalize(call, linecache.cache.pop, filename, None)
     return call
 
 
 def _raises_before_writes(program: Program) -> bool:
-    """Whether all that may raise, library calls and kernels that take indices from memory, comes before the first step
-    that writes to an input."""
+    """Whether everything that may raise (library calls, and kernels that take indices from memory) comes before the
+    first step that writes to an input."""
     inputs = frozenset(program.inputs)
     writes = [n for n, step in enumerate(program.steps) if not inputs.isdisjoint(step_writes(step))]
     calls = [n for n, step in enumerate(program.steps)
@@ -223,7 +224,7 @@ def _operation(target: Any) -> str:
 
 
 def _moved(program: Program, step: KernelCall) -> int:
-    """How many bytes a kernel reads and writes."""
+    """Number of bytes that a kernel reads and writes."""
     if step.part is not None and len(set(step.args)) < len(step.args):
         return step.part + sum(_nbytes(program, name) for name in step.args if name not in step.outputs)
     return sum(_nbytes(program, name) for name in step.args)

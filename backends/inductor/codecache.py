@@ -1,14 +1,14 @@
-"""Compiled kernels, kept in a folder and addressed by content.
+"""The cache of compiled kernels: a folder whose files are addressed by content.
 
-A library's name is the digest of everything that decides its bytes: the source, the flags, the processor, and behind
-those the compiler (the file it is, not what it prints, so that no process is started). Without a compiler, a library
-that another one made of the same source and flags is as good. A file ends with a seal (``private_files``), so that one
-that is truncated, under another's name or not this user's is recognized, reported and built again. Files appear by
-``os.replace``; builders of the same file wait for each other through a lock file, whatever process they are in. Which
-folders: ``folders``.
+A library's name is a digest of everything that decides its bytes: the source, the flags, the processor, and after
+these the compiler (identified by its file, not by its output, so that no process is started). Without a compiler, a
+library that another compiler made of the same source and flags is accepted. A file ends with a seal
+(``private_files``), so that a file that is truncated, renamed or not this user's is recognized, reported and built
+again. Files appear by ``os.replace``; builders of the same file wait for each other through a lock file, across
+processes. ``folders`` says which folders are used.
 
-Invariant: a path that ``shared_library`` returns holds exactly what a compiler made of that source, completely, for
-this user.
+Invariant: a path that ``shared_library`` returns holds exactly and completely the output of a compiler for that source,
+made for this user.
 """
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from dynamo_lite.backends.inductor.source_parts import parts_of
 
 T = TypeVar("T")
 
-_VERSION = "2"  # part of every key: raise it when the meaning of a file changes
-_MFD_EXEC = 0x10  # Linux 6.3 and later: the file may be executed even where none may by default
+_VERSION = "2"  # part of every key: increment it when the meaning of a file changes
+_MFD_EXEC = 0x10  # Linux 6.3 and later: the file may be executed even where memfds are not executable by default
 
 _lock = threading.RLock()
 _workers: ThreadPoolExecutor | None = None
 
 
 def _after_fork() -> None:
-    """A child has neither the threads that its parent built with, nor who may have held the lock."""
+    """A forked child has neither its parent's build threads nor the thread that may have held the lock."""
     global _workers, _lock
     _workers, _lock = None, threading.RLock()
 
@@ -54,14 +54,14 @@ os.register_at_fork(after_in_child=_after_fork)
 
 # ---------------------------------------------------------------- the compiler
 def build_flags(simd_kind: str | None = None) -> tuple[str, ...]:
-    """The compiler's flags for a kernel file."""
+    """The compiler's flags for kernel sources."""
     return prebuilt.flags_for(simd_kind or simd())
 
 
 # ---------------------------------------------------------------- libraries
 def library_key(source: str, flags: Sequence[str], compiler: str) -> str:
-    """The name under which the library made of ``source`` is kept: a digest of the source and the flags, and one of the
-    compiler.
+    """The name under which the library made of ``source`` is kept: a digest of the source and the flags, then a digest
+    of the compiler.
     """
     return f"{_digest(_VERSION, platform.machine(), *flags, source)}-{_digest(compiler)[:16]}"
 
@@ -87,7 +87,7 @@ def shared_library(source: str, simd_kind: str | None = None) -> Path:
         options = toolchain.words(config.cpp_compiler)[1:]
     except exc.CompilerMissing:
         options = ()
-    ready = prebuilt.find(source, flags) if not options else None  # otherwise with options of the user's own
+    ready = prebuilt.find(source, flags) if not options else None  # the user's own options need a build of their own
     if ready is not None and ready not in _useless:
         log.count("cache_hits")
         return ready
@@ -107,7 +107,7 @@ def shared_library(source: str, simd_kind: str | None = None) -> Path:
 
 
 def _by_another_compiler(key: str, error: Exception) -> Path:
-    """A library of the same source and flags; the error if there is none."""
+    """A library that another compiler made of the same source and flags; raises the error if there is none."""
     wanted = key.partition("-")[0]
     for place in folders.readable():
         shard = os.path.join(place, key[:2])
@@ -121,7 +121,7 @@ def _by_another_compiler(key: str, error: Exception) -> Path:
 
 
 def build_all(sources: Sequence[str], simd_kind: str | None = None) -> list[Path]:
-    """The libraries of several sources, compiled side by side."""
+    """The libraries of several sources, compiled in parallel."""
     if len(sources) > 1:
         try:
             return list(_pool().map(lambda source: shared_library(source, simd_kind), sources))
@@ -141,12 +141,12 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _side_by_side() -> int:
-    """How many compilers may run at a time."""
+    """The number of compilers that may run at a time."""
     return config.num_compile_workers or os.cpu_count() or 1
 
 
 def _is_kept(path: Path, again: bool = False) -> bool:
-    """Whether there is a library, whole; ``again``: what is wrong with it has been said."""
+    """Whether the library is there and intact. ``again``: a fault of the file has already been reported."""
     if path in _useless or content(path, again) is None:
         return False
     log.count("cache_hits")
@@ -156,7 +156,7 @@ def _is_kept(path: Path, again: bool = False) -> bool:
 
 # ---------------------------------------------------------------- building
 def _built(command: tuple[str, ...], flags: Sequence[str], source: str, key: str) -> Path:
-    """The library, built in the first folder that takes it."""
+    """The path of the library, built in the first folder that can be written to."""
     for place in folders.writable():
         path = Path(place, key[:2], key + ".so")
         try:
@@ -176,12 +176,13 @@ def _built(command: tuple[str, ...], flags: Sequence[str], source: str, key: str
 
 
 def _build(command: tuple[str, ...], flags: Sequence[str], source: str, path: Path) -> None:
-    """Compiles in a folder beside ``path``, in parts side by side if it is long, then moves the finished file there."""
+    """Compiles in a scratch folder beside ``path`` (a long source in parts, in parallel), then moves the finished file
+    into place."""
     source_path = path.with_suffix(".cpp")
     private_files.write(str(source_path), source.encode("utf-8", "surrogatepass"))
     scratch = tempfile.mkdtemp(prefix="build", suffix=".tmp", dir=path.parent)
     try:
-        os.chmod(scratch, 0o700)  # the umask may have taken rights
+        os.chmod(scratch, 0o700)  # the umask may have removed permissions
         made = os.path.join(scratch, "library.so")
         with log.phase("cpp_compile"):
             parts = parts_of(source, _side_by_side())
@@ -202,7 +203,7 @@ def _build(command: tuple[str, ...], flags: Sequence[str], source: str, path: Pa
 def _objects(
     command: tuple[str, ...], flags: Sequence[str], parts: Sequence[str], source_path: Path, scratch: str
 ) -> list[str]:
-    """The parts of a source, compiled side by side into files in ``scratch``."""
+    """Compiles the parts of a source in parallel; returns the paths of the object files, which are in ``scratch``."""
     commands, made = [], []
     for at, part in enumerate(parts):
         path = os.path.join(scratch, f"part{at}.cpp")
@@ -215,8 +216,8 @@ def _objects(
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """While this process builds a file, others wait; not for longer than a compiler may take, so that one that is
-    stopped in between holds up nobody.
+    """Holds the lock file while this process builds a file. Others wait, but no longer than a compiler may take, so
+    that a builder that was stopped doesn't block anybody for good.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
@@ -232,18 +233,18 @@ def _locked(path: Path) -> Iterator[None]:
                     break
                 time.sleep(min(0.05, 0.001 * 2**min(turn, 6)))
             except OSError as error:
-                log.artifact("cache").info("%s can't be locked: %s", path, error)  # a file system without locks
+                log.artifact("cache").info("%s can't be locked: %s", path, error)  # the file system has no locks
                 break
         yield
     finally:
         with contextlib.suppress(OSError):  # not locked
-            fcntl.flock(handle, fcntl.LOCK_UN)  # before a child that was forked meanwhile closes it
+            fcntl.flock(handle, fcntl.LOCK_UN)  # explicitly: a child forked meanwhile would keep the lock by its handle
         os.close(handle)
 
 
 # ---------------------------------------------------------------- loading
 class Unloadable(exc.CacheError):
-    """A library that is whole can't be loaded here."""
+    """An intact library can't be loaded on this machine."""
 
     def __init__(self, path: Path, reason: object) -> None:
         super().__init__(f"the library {path} can't be loaded: {reason}")
@@ -252,7 +253,7 @@ class Unloadable(exc.CacheError):
 
 
 def load(path: Path, open_library: Callable[[str], T]) -> T:
-    """Opens a library; from memory where its folder may hold no programs (``noexec``).
+    """Opens a library; from memory if its folder is mounted ``noexec``.
 
     Raises:
         Unloadable: neither works.
@@ -273,12 +274,12 @@ def _from_memory(name: str, body: bytes | memoryview, open_library: Callable[[st
     try:
         handle = os.memfd_create(name[:100], os.MFD_CLOEXEC | _MFD_EXEC)
     except OSError:
-        handle = os.memfd_create(name[:100], os.MFD_CLOEXEC)  # a kernel that does not know the flag
+        handle = os.memfd_create(name[:100], os.MFD_CLOEXEC)  # the kernel does not know the flag
     with open(handle, "wb", buffering=0) as file:
         while body:
             body = body[file.write(body):]
-        # The loader takes a path that it has seen for the library that it knows by it, and descriptors' numbers come
-        # again: so the path says the same in another way each time.
+        # The loader identifies a library by its path and returns a known one for a known path, while numbers of
+        # descriptors are reused. So the path is spelled in a new way each time.
         turns = "".join("./" if digit == "1" else "/" for digit in f"{next(_loads):b}")
         return open_library(f"/proc/self/fd/{turns}{handle}")
 
@@ -290,8 +291,8 @@ _hopeless: set[str] = set()
 
 
 def give_up(error: Unloadable) -> bool:
-    """Puts a library that can't be loaded away, so that it is built anew; False if that has been tried, with this one
-    or with another that can't be loaded for the same reason.
+    """Marks a library that can't be loaded, so that it is built anew. Returns False if that has been tried before, with
+    this library or with another one that failed for the same reason.
     """
     if error.path in _given_up:
         _hopeless.add(error.reason)

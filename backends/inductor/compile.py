@@ -1,13 +1,14 @@
-"""The pipeline of ``inductor_lite``: a captured graph in, a Python function that runs it out.
+"""The pipeline of ``inductor_lite``, from a captured graph to a Python function that runs it.
 
-    record      the captured graph as a functional aten graph, decomposed      backends/aot
-    lower       aten as loops; fuse them; write C++; a ``Program``              lowering/, scheduler/, codegen/cpp/
-    write       the Python function and the C entries around the program       artifact, codegen/wrapper/
-    start       built or found, loaded, as a function                          artifact, codecache
+    record      the captured graph becomes a functional, decomposed aten graph    backends/aot
+    lower       aten operations become loops, loops are fused into kernels, and
+                kernels are written in C++; the result is a ``Program``           lowering/, scheduler/, codegen/cpp/
+    write       the Python function and the C entries around the program          artifact, codegen/wrapper/
+    start       the library is found in the cache or built, and loaded            artifact, codecache
 
-All but the last is skipped where an earlier process has kept the artifact (``graph_cache``). Invariant: whatever cannot
-be compiled runs correctly: a graph that lowering or the compiler can't serve runs by library calls, one that the
-recorder can't serve runs in eager, and the log ``fallbacks`` says which and why.
+If an earlier process has kept the artifact (``graph_cache``), only the last step is taken. Invariant: a graph that
+cannot be compiled runs correctly all the same: one that lowering or the compiler can't handle runs by library calls,
+one that the recorder can't handle runs in eager, and the log ``fallbacks`` says which and why.
 """
 from __future__ import annotations
 
@@ -46,13 +47,13 @@ OPTIONS = {
     "lowering": ("native", "library"), "cpu_codegen": ("cpp", "triton"), "cuda_graphs": ("off", "on"),
     "random": ("library", "kernels"),
     "products": ("rule", "library", "template", "measured"), "blocks": ("rule", "measured")}
-"""What ``compile(..., options={...})`` may say to this backend, and the values; the first is the default."""
+"""The options of this backend (``compile(..., options={...})``) and their values; the first is the default."""
 
 _MEASURED = {"products": "measured", "blocks": "measured"}
 MODES = {
     "reduce-overhead": {"cuda_graphs": "on"}, "max-autotune": {**_MEASURED, "cuda_graphs": "on"},
     "max-autotune-no-cudagraphs": _MEASURED}
-"""What ``compile(..., mode=...)`` means as options; on a CPU only ``products`` says something."""
+"""The options that ``compile(..., mode=...)`` stands for; on a CPU only ``products`` has an effect."""
 
 
 def inductor_lite(
@@ -68,7 +69,7 @@ def inductor_lite(
     Returns:
         a function of the graph's inputs that returns its results as a tuple. It has attributes ``generated_code`` (a
         tuple of sources), ``mutated_inputs`` (indices of the inputs that it writes) and ``raises_before_writes``
-        (that it has written nothing yet when it raises).
+        (whether, if it raises, it has not written to any input yet).
     """
     chosen = _with_codegen(_checked(options))
     otherwise = run_otherwise(gm, example_inputs, functools.partial(inductor_lite, options=options))
@@ -95,11 +96,11 @@ inductor_lite.kept_files = KeptFiles(kept_files.read_entry, kept_files.write_ent
 def run_otherwise(
     gm: GraphModule, example_inputs: list[Any], backend: Callable[..., Any]
 ) -> Callable[..., Any] | None:
-    """The function of a graph that is not compiled whole; None for the others.
+    """The function of a graph that is not compiled as a whole; None for all other graphs.
 
     Args:
-        gm, example_inputs: the graph.
-        backend: the backend, for parts of the graph.
+        gm, example_inputs: the graph and its inputs, as for ``inductor_lite``.
+        backend: the backend that compiles parts of the graph.
     """
     if enters_inference_mode(gm) or has_python_numbers(gm) or has_whole_calls(gm):
         try:
@@ -113,7 +114,7 @@ def run_otherwise(
                 return run_eager(gm, f"a recurrent network of symbolic sizes is called whole, and {e}")
             log.artifact("fallbacks").info("a recurrent network is taken apart into its steps: %s", e)
     if needs_gradients(gm, example_inputs):
-        # Imported when first needed, here and below: a program without gradients does without, 0.05 s.
+        # Imported when first needed, here and below: a program without gradients saves the 0.05 s.
         from dynamo_lite.backends.inductor.training import run_in_parts
 
         return run_in_parts(gm, example_inputs, backend)
@@ -121,10 +122,11 @@ def run_otherwise(
 
 
 def compile_graph(gm: GraphModule, example_inputs: list[Any], route: Route, key: str | None = None) -> Call:
-    """A captured graph, recorded and built.
+    """Records a captured graph, compiles it and returns the function.
 
     Args:
-        key: under which it is kept; None: it is not.
+        route: the decompositions and the function that builds an aten graph.
+        key: the key under which the artifact is kept in ``graph_cache``; None: it is not kept.
     """
     if needs_gradients(gm, example_inputs):
         from dynamo_lite.backends.inductor.training import compile_training
@@ -158,11 +160,11 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], route: Route, key:
 def _build(
     aten: AtenGraph, scopes: dict[str, bool], codegen: str | None, chosen: dict[str, Any], gpu: gpu_info.GpuInfo
 ) -> tuple[Call, Artifact | None]:
-    """A compiled aten graph: by kernels of a target if it can be, then with the artifact; otherwise by library
-    calls."""
+    """Compiles an aten graph: with kernels of a target where possible, and then returns the artifact, too; otherwise
+    with library calls alone."""
     replays = chosen["cuda_graphs"] == "on"
     if codegen is not None:
-        # Imported when first needed: a program whose graphs are all kept does without lowering, 0.1 s.
+        # Imported when first needed: a program whose graphs are all in the cache does not lower any, which saves 0.1 s.
         from dynamo_lite.backends.inductor.pipeline import Tuning, lower_and_schedule, target_named
 
         try:
@@ -173,7 +175,7 @@ def _build(
             _report_library_run("kernels can't be built", type(e).__name__, e)
         except Exception as e:
             signal_handlers.pass_on(e)
-            # A fault of ours; the program must not suffer for it. The log shows it by default.
+            # An internal error, which must not break the user's program. The log shows it by default.
             if config.raise_internal_errors:
                 raise
             what = "a graph can't be lowered (a fault of dynamo_lite, please report it)"
@@ -182,14 +184,14 @@ def _build(
 
 
 def _codegen(gm: GraphModule, example_inputs: list[Any], chosen: dict[str, Any]) -> str | None:
-    """For which target a graph is compiled, by the devices of its tensors; None: by library calls alone."""
+    """The target that a graph is compiled for, chosen by the devices of its tensors; None: library calls alone."""
     devices = _devices(gm, example_inputs)
     if chosen["lowering"] != "native" or not {device.type for device in devices} <= {"cpu", "cuda"}:
         return None
     gpus = {device.index or 0 for device in devices if device.type == "cuda"}
     if not gpus:
         return str(chosen["cpu_codegen"])
-    # Imported when there is a GPU.
+    # Imported only if there is a GPU.
     from dynamo_lite.backends.inductor.codegen.triton.launch import unavailable
 
     reason = unavailable(gpus)
@@ -202,7 +204,7 @@ def _codegen(gm: GraphModule, example_inputs: list[Any], chosen: dict[str, Any])
 
 
 def _with_random(gpus: set[torch.device], chosen: dict[str, Any]) -> dict[str, Any]:
-    """The options with what may draw random numbers: kernels only where this torch draws as they do."""
+    """The options, where ``random`` is "kernels" only if this torch draws the same numbers as the kernels do."""
     if chosen["random"] == "library":
         return chosen
     other = [device for device in gpus if not device_random.draws_as_kernels_do(device)]
@@ -214,12 +216,12 @@ def _with_random(gpus: set[torch.device], chosen: dict[str, Any]) -> dict[str, A
 
 
 def _devices(gm: GraphModule, example_inputs: list[Any]) -> set[torch.device]:
-    """On which devices tensors are."""
+    """The devices of all tensors of a graph."""
     return {value.device for value in (*example_inputs, *_made(gm)) if isinstance(value, torch.Tensor)}
 
 
 def _made(gm: GraphModule) -> Iterator[Any]:
-    """What calls give that say on which device: only these begin on one that no input is on."""
+    """The results of calls that name a device: only these can be on a device that no input is on."""
     for node in gm.graph.nodes:
         if "device" in node.kwargs or node.target in _MOVES:
             yield node.meta.get("example_value")
@@ -229,9 +231,9 @@ _MOVES = frozenset({"to", "cuda", "cpu", torch.Tensor.to, torch.Tensor.cuda})
 
 
 def _with_codegen(chosen: dict[str, Any]) -> dict[str, Any]:
-    """The options with a language of kernels that can run here."""
+    """The options, with a language of kernels that can run here."""
     if chosen["cpu_codegen"] == "triton":
-        # Imported when asked for, 0.01 s; Triton itself comes with the first kernel.
+        # Imported when asked for, which takes 0.01 s; Triton itself is imported with the first kernel.
         from dynamo_lite.backends.inductor.codegen.triton.loading import unavailable
 
         reason = unavailable()
@@ -244,7 +246,7 @@ def _with_codegen(chosen: dict[str, Any]) -> dict[str, Any]:
 
 
 def _report_library_run(what: str, kind: str, error: Exception) -> None:
-    """Says, once for each cause, that a graph runs by library calls instead of kernels."""
+    """Warns, once for each cause, that a graph runs by library calls instead of kernels."""
     metrics.count_fallback(kind)
     if log.first_time("fallbacks", (kind, getattr(error, "reason", str(error)))):
         log.artifact("fallbacks").warning("%s, so it runs by library calls: %s: %s", what, type(error).__name__, error)

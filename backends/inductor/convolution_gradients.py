@@ -1,11 +1,12 @@
-"""Gradients of convolutions that are faster as other operations than by the library, which the rest is left to.
+"""Gradients of convolutions that other operations compute faster than the library's backward convolution; all others
+are left to the library.
 
-The library computes the weight's gradient in a blocked layout and then rearranges it, at some nanoseconds an element,
-however small the images are: of 512 x 512 x 3 x 3 on 2 x 2 pixels, 95 % of the time. A matrix product of the incoming
-gradient and the unfolded input writes it as it is wanted.
+The library computes the weight's gradient in a blocked layout and then rearranges it, at some nanoseconds per element,
+however small the images are: for a weight of 512 x 512 x 3 x 3 and images of 2 x 2 pixels, that is 95 % of the time. A
+matrix product of the incoming gradient and the unfolded input writes it in the right layout at once.
 
-The image's gradient of a convolution without a stride is another one, of the incoming gradient with filters that are
-turned round, whose channels and rows are exchanged: with 3 x 3 taps it is computed by Winograd's filtering.
+The image's gradient of a convolution with stride 1 is itself a convolution, of the incoming gradient with filters that
+are flipped and whose input and output channels are exchanged; with 3 x 3 taps, Winograd's algorithm computes it.
 """
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from dynamo_lite.symbols.nodes import hint_of
 aten = torch.ops.aten
 
 _SURELY = 0.8
-"""So much less time than the library the product has to take by the model, whose figures are right to a tenth."""
+"""The product is chosen if the model gives it less than this share of the library's time; the model errs by a tenth."""
 
 
 @register_decomposition(aten.convolution_backward.default)
@@ -37,7 +38,7 @@ def convolution_backward(
     stride, padding, dilation = (v * spatial if len(v) == 1 else list(v) for v in (stride, padding, dilation))
     as_product = output_mask[1] and _plain(grad_output, input, weight) and _product_is_faster(grad_output, weight)
     if output_mask[0] and not as_product and _is_filtered(grad_output, input, weight, stride, padding, dilation):
-        # The library's layout is that of images and filters, whatever the incoming gradient's is.
+        # The library lays out its result as the images and filters are, regardless of the incoming gradient's layout.
         last = any(map(_is_channels_last, (input, weight)))
         layout = torch.channels_last if last else torch.contiguous_format
         turned = weight.flip([2, 3]).transpose(0, 1).contiguous(memory_format=layout)
@@ -66,7 +67,7 @@ def convolution_backward(
 
 
 def unfolded(x: Tensor, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]) -> Tensor:
-    """The elements that each window of a convolution reads: images, positions of the window, channels, the window."""
+    """The elements that each window of a convolution reads, with dimensions: image, window position, channel, tap."""
     spatial = len(kernel)
     if any(padding):
         x = aten.constant_pad_nd.default(x, [p for p in reversed(padding) for _ in range(2)], 0.0)
@@ -81,7 +82,7 @@ def unfolded(x: Tensor, kernel: list[int], stride: list[int], padding: list[int]
 def _is_filtered(
     grad_output: Tensor, input: Tensor, weight: Tensor, stride: list[int], padding: list[int], dilation: list[int]
 ) -> bool:
-    """Whether the image's gradient is computed by Winograd's filtering, and faster so than by the library."""
+    """Whether Winograd's algorithm computes the image's gradient, and faster than the library."""
     if input.dim() != 4 or not all(map(_of_images, (grad_output, input, weight))):
         return False
     sizes = (*grad_output.shape[1:], *input.shape[1:], *weight.shape)
@@ -89,7 +90,7 @@ def _is_filtered(
         return False
     if any(n != 1 for n in (*stride, *dilation)):
         return False
-    # A graph that was kept needs no scheduler.
+    # Imported here, so that starting a kept graph does not import the scheduler.
     from dynamo_lite.backends.inductor.scheduler.image_gradients import is_filtered
 
     gradient, image = (t.shape[1:] for t in (grad_output, input))
@@ -98,7 +99,7 @@ def _is_filtered(
 
 
 def _of_images(t: Tensor) -> bool:
-    """Whether a tensor is of float numbers, dense, with images in planes or with their channels innermost."""
+    """Whether a tensor is float32 on the CPU, not empty, and dense, either contiguous or channels-last."""
     return t.dtype is torch.float32 and t.device.type == "cpu" and bool(t.numel()) and (
         t.is_contiguous() or t.is_contiguous(memory_format=torch.channels_last))
 
@@ -108,13 +109,13 @@ def _is_channels_last(t: Tensor) -> bool:
 
 
 def _product_is_faster(grad_output: Tensor, weight: Tensor) -> bool:
-    """By a model of what the library does, fitted to measured times; with symbolic sizes, for those of the traced call.
+    """Estimated by a model of the library's time, fitted to measurements; symbolic sizes count as in the traced call.
     """
     info = target_info.current()
     places = hint_of(grad_output.numel()) // hint_of(grad_output.shape[1])
     size = hint_of(weight.numel())
     flops = 2.0 * places * size
-    # Beyond the own cache every store goes to another page; an input is unfolded element by element.
+    # Beyond the L2 cache, every store goes to another page. The input is unfolded element by element.
     rearranging = size * (info.near_store + (info.far_store - info.near_store) * min(1.0, size / info.far_stores))
     unfolding = info.near_store * places * math.prod(map(hint_of, weight.shape[1:]))
     rate = 2 * info.costs.product_rate
@@ -123,10 +124,10 @@ def _product_is_faster(grad_output: Tensor, weight: Tensor) -> bool:
 
 
 def _plain(*tensors: Tensor) -> bool:
-    """Whether these are dense float tensors of images, in the layout that a matrix product is read from.
+    """Whether these are dense float32 tensors of images, in the contiguous layout that a matrix product reads.
 
-    With one channel or one pixel they may be laid out with the channels last as well. The strides tell, and the
-    library lays its results out by them.
+    With one channel or one pixel, a tensor is contiguous and channels-last at once. Then the strides decide, as they
+    do in the library when it chooses the layout of its results.
     """
     return all(
         t.dtype is torch.float32 and t.dim() in (3, 4, 5) and t.numel() and t.is_contiguous()

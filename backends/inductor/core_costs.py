@@ -1,12 +1,14 @@
-"""What cores cost one another, and what lies beyond a core's own cache, measured once for each kind of processor by a
-library that is built when the package is installed (``codegen/cpp/cores.cpp``).
+"""Figures of the cores and caches: what cores cost one another, and what accesses beyond a core's L2 cache cost. A
+library that is built when the package is installed measures them once for each kind of processor
+(``codegen/cpp/cores.cpp``).
 
-Each figure is measured by itself, when a decision first needs it, in some 5 ms, and kept in the cache folder under the
-processor's name: the lower quartile of its samples, as what else runs on the machine makes some larger. It is rounded
-to a power of the square root of 2 (of a ratio, what is above 1): two measurements of the same seldom differ by more.
+Each figure is measured separately, when a decision first needs it, in some 5 ms, and kept in the cache folder under the
+processor's name. It is the lower quartile of its samples, since other work on the machine makes some of them larger. It
+is rounded to a power of the square root of 2 (of a ratio, its excess over 1 is); two measurements seldom differ by
+more.
 
-Invariant: whatever goes wrong while measuring or keeping, there is a figure: the typical one, which the log tells, and
-which is not kept, so that another process tries again.
+Invariant: whatever goes wrong while measuring or keeping, there is a figure: the typical one. The log says so, and it
+is not kept, so that another process tries again.
 """
 from __future__ import annotations
 
@@ -21,22 +23,22 @@ from dynamo_lite.backends.inductor.processor import Processor
 
 _SUFFIX = ".core"
 _MOST = 64  # samples of a figure
-_NOTHING = 0.01  # of a ratio: what is less above 1 is nothing
+_NOTHING = 0.01  # a smaller excess of a ratio over 1 counts as 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figure:
     """Attributes:
-        which: its number in ``cores.cpp``.
-        typical: where it can't be measured.
-        least, most: of one that can be true.
-        fewest: so many samples tell something: where other processes keep a thread from running, each takes
-            milliseconds.
-        room: floats that it needs beside what fills so many of a core's own caches.
-        caches: see there.
-        is_ratio: whether it says how many times as long something takes.
-        per: whether it is the inverse of what is measured.
-        is_shared: whether it is of several threads.
+        which: the figure's number in ``cores.cpp``.
+        typical: the value that counts where it can't be measured.
+        least, most: bounds of a plausible value.
+        fewest: the least number of samples that are meaningful; where other processes keep a thread from running, each
+            sample takes milliseconds, and there are few.
+        caches: size of the memory that the measurement needs, in multiples of a core's L2 cache.
+        room: number of floats that it needs in addition.
+        is_ratio: whether the figure is a ratio of two times.
+        per: whether it is the inverse of the measured time.
+        is_shared: whether several threads take part in it.
     """
 
     which: int
@@ -63,20 +65,20 @@ FIGURES = {
 
 
 def figure_of(name: str, own: Processor, simd: str, own_cache: int, threads: int) -> float:
-    """The kept figure of a processor, or else the one that is measured now.
+    """The kept figure of a processor; where there is none, it is measured now.
 
     Args:
-        name: in ``FIGURES``.
+        name: a key of ``FIGURES``.
         own: the processor that this process runs on.
         simd: the vector instructions that kernels use.
-        own_cache: bytes of the second cache that a core has for itself.
-        threads: that torch may use.
+        own_cache: bytes of the L2 cache that a core has for itself.
+        threads: number of threads that torch may use.
     """
     figure = FIGURES[name]
     if figure.is_shared and (threads < 2 or own.cores * own.siblings < 2):
-        return figure.typical  # nothing runs beside this thread
+        return figure.typical  # no other thread runs beside this one
     source = library_source("cores", simd)
-    together = str(threads) if name == "awake" else ""  # all of them have to meet
+    together = str(threads) if name == "awake" else ""  # the figure depends on how many threads have to meet
     key = kept_choices.key_of(own.key(), simd, source, name, str(own_cache), together)
     kept = kept_choices.read(key, _SUFFIX)
     if isinstance(kept, (int, float)):
@@ -100,14 +102,14 @@ def _samples(figure: Figure, source: str, simd: str, own_cache: int) -> list[flo
         log.artifact("targets").info("nothing is measured: %s", error)
         return []
     samples, count = (ctypes.c_double * _MOST)(), ctypes.c_int64()
-    at = ctypes.c_void_p(-(-ctypes.addressof(room) // 64) * 64)  # at the beginning of a line of the caches
+    at = ctypes.c_void_p(-(-ctypes.addressof(room) // 64) * 64)  # the beginning of a cache line
     number, bytes_, most = (ctypes.c_int64(n) for n in (figure.which, own_cache, _MOST))
     entry(number, at, bytes_, samples, most, ctypes.byref(count))
     return samples[:count.value]
 
 
 def rounded(name: str, samples: list[float]) -> float | None:
-    """A figure by its samples, in a coarse step; None, which the log tells, if they tell nothing."""
+    """A figure from its samples, rounded to a coarse step; None if they are too few or implausible, which is logged."""
     figure = FIGURES[name]
     ordered = sorted(samples)
     value = ordered[len(ordered) // 4] if len(ordered) >= figure.fewest else math.nan
@@ -123,5 +125,5 @@ def rounded(name: str, samples: list[float]) -> float | None:
 
 
 def _step(value: float) -> float:
-    """The nearest power of the square root of 2, to four digits; 0 for what is nothing."""
+    """The nearest power of the square root of 2, to four digits; 0 for a negligible value."""
     return 0.0 if value < _NOTHING else float(f"{2 ** (round(2 * math.log2(value)) / 2):.4g}")

@@ -1,10 +1,11 @@
-"""Where files are kept: the folders, in the order in which they are looked through, and the secret of this user's.
+"""The folders in which compiled files are kept, in the order in which they are searched, and this user's secret.
 
-The first is ``config.cache_dir``. Where that can't be used, because it is another's or others can write it, it can't be
-made, or its disk is full, a folder of the user's own among the temporary ones stands in for it; where that can't be
-used either, one that lasts as long as this process. Each folder that is passed over is reported once, with the reason.
+The first folder is ``config.cache_dir``. If that can't be used (it belongs to or can be written by other users, it
+can't be made, or its disk is full), a folder of this user's below one of the temporary folders takes its place; if that
+can't be used either, a folder that is deleted at the end of this process. Each folder that is passed over is reported
+once, with the reason.
 
-Invariant: the folders that come from here, and what stands in them, can be written by nobody but this user (and root).
+Invariant: only this user (and root) can write these folders and the files in them.
 """
 from __future__ import annotations
 
@@ -41,20 +42,20 @@ def _candidates() -> list[str]:
 
 
 def readable() -> Iterator[str]:
-    """The folders to look for kept files in."""
+    """The folders in which kept files are looked up."""
     for number, path in enumerate(_candidates()):
         try:
             yield private_files.folder(path)
         except FileNotFoundError:
-            pass  # nothing has been kept there
+            pass  # nothing has been kept there yet
         except (OSError, Untrusted) as error:
-            if number == 0:  # the others may be there for other users
+            if number == 0:  # folders of these names may exist for other users, which is no reason to warn
                 passed_over(path, error)
     yield from (path for path in (_of_this_process.get(os.getpid()),) if path is not None)
 
 
 def writable() -> Iterator[str]:
-    """The folders to keep files in; the next is for when the one before turns out to be of no use."""
+    """The folders in which files may be kept; a caller takes the next one if writing to the one before fails."""
     for path in _candidates():
         try:
             found = private_files.folder(path, create=True)
@@ -70,7 +71,7 @@ def writable() -> Iterator[str]:
 
 
 def passed_over(path: str, error: Exception) -> None:
-    """Says that a folder is not used, once; unless the error is a signal handler's, which is raised again."""
+    """Warns once that a folder is not used. If the error was raised by a signal handler, it is raised again."""
     signal_handlers.pass_on(error)
     if log.first_time("cache", ("folder", path)):
         log.artifact("cache").warning(
@@ -99,8 +100,8 @@ def _remove(process: int, path: str) -> None:
 
 
 def secret() -> bytes:
-    """What kept files are signed with: from the user's own file, made now if there is none; where no file can be made,
-    one that this process forgets, so that what it keeps is of no use to the next.
+    """The secret that kept files are signed with. It is read from the user's own file, which is made if there is none.
+    If no file can be made, the secret lasts as long as this process, and later processes can't use what it keeps.
     """
     paths = [config.cache_secret] if config.cache_secret else [
         os.path.join(path, "secret") for path in (_users_folder(), *_candidates())]
@@ -116,7 +117,8 @@ def secret() -> bytes:
 
 
 def _secret_in(path: str, renewable: bool) -> bytes | None:
-    """The secret in a file; one that may be another's gives way if that is ``renewable``, no file of the user's choice.
+    """The secret in a file; None if there is no usable one. If the file may be another user's, a new secret replaces it
+    where it is ``renewable``, that is, where the user has not configured the path.
     """
     try:
         identity, value = _secrets.get(path, ((), b""))
@@ -144,6 +146,6 @@ def _secret_in(path: str, renewable: bool) -> bytes | None:
 
 
 def _identity(path: str) -> tuple[int, ...]:
-    """What changes when a file is replaced, written, or given other rights."""
+    """A tuple that changes when a file is replaced, written, or given other permissions."""
     status = os.stat(path, follow_symlinks=False)
     return status.st_dev, status.st_ino, status.st_ctime_ns

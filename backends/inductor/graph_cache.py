@@ -1,10 +1,11 @@
-"""Compiled graphs kept beside their libraries, so that the next process records, lowers and schedules nothing.
+"""The cache of compiled graphs, kept beside their libraries, so that the next process need not record, lower or
+schedule them again.
 
-What is kept is an artifact, or what a pair of artifacts takes to be a part of autograd's graph, as data
-(``serialize``), sealed like a library (``codecache``). The texts in it become code: the wrapper's Python source is
-executed, C++ source is compiled where its library is gone. So what is not this user's own is not even decoded.
-Invariant: what is found for a key is equal to what was kept under it; what may not be the same in another process is
-not kept.
+An entry is an artifact, or a pair of artifacts with the data that makes them part of autograd's graph. It is written
+as data (``serialize``) and sealed like a library (``codecache``). Strings in it become code: the wrapper's Python
+source is executed, and C++ source is compiled if its library is gone. So an entry that is not this user's own is not
+even decoded. Invariant: the value that is found for a key is equal to the one that was kept under it; a value that may
+not be the same in another process is not kept.
 """
 from __future__ import annotations
 
@@ -29,22 +30,22 @@ from dynamo_lite.backends.inductor.replay_plan import ReplayPlan
 from dynamo_lite.backends.inductor.serialize import Format, Malformed, NotKept
 from dynamo_lite.symbols import records
 
-_SHOWS_THE_WAY = ("aot_graphs", "ir", "schedule", "fallbacks")  # logs of what is skipped where a graph is found
+_SHOWS_THE_WAY = ("aot_graphs", "ir", "schedule", "fallbacks")  # logs of passes that are skipped if a graph is found
 _SUFFIX = ".graph"
-_SLOTS = 4  # of a graph with symbols so many are kept, for calls that decide differently; the last is written over
+_SLOTS = 4  # entries of a graph with symbols, for calls that decide differently; if all are taken, the last is replaced
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decided:
-    """What a graph with symbolic sizes was compiled to, and what was decided about the symbols meanwhile: it may be
-    taken only where that holds, and then has to be guarded."""
+    """The result of compiling a graph with symbolic sizes, and the decisions about the symbols that were made
+    meanwhile. It can be used only where these hold, and they have to be guarded then."""
 
     value: Any
     decisions: tuple[Any, ...]
 
 
 def key_of(gm: GraphModule, example_inputs: list[Any], options: dict[str, Any]) -> str | None:
-    """The key of a captured graph, or None where it is to be compiled anew."""
+    """The key of a captured graph; None if it has to be compiled anew."""
     if not config.cache_graphs or any(log.enabled(name) for name in _SHOWS_THE_WAY):
         return None
     try:
@@ -63,7 +64,7 @@ def find(key: str | None) -> Any:
         try:
             found = _symbolic(key) if isinstance(key, SymbolicKey) else _read(key, key)
         except exc.CacheError:
-            return None  # who builds the library says so
+            return None  # building the library will report the error
         except (Malformed, records.Malformed) as error:
             log.artifact("cache").warning("a kept graph (%s) can't be read, and is compiled again: %s", key, error)
             return None
@@ -76,10 +77,10 @@ def find(key: str | None) -> Any:
 
 
 def _read(key: str, name: str) -> Any:
-    """What was kept under a name, if anything was: of a graph with symbols with its decisions.
+    """The entry of a given name, or None; that of a graph with symbols comes with its decisions.
 
     Raises:
-        Malformed: it is nothing of the kind.
+        Malformed: the entry is of another kind.
     """
     body = kept_files.read_entry(name, _SUFFIX)
     if body is None:
@@ -92,7 +93,8 @@ def _read(key: str, name: str) -> Any:
 
 
 def _symbolic(key: SymbolicKey) -> Any:
-    """The first of what was kept of a graph with symbols whose decisions hold in this call: they are then made."""
+    """The first entry of a graph with symbols whose decisions hold in this call; the environment then takes them over.
+    """
     for key.slot in range(_SLOTS):
         found = _read(key, key.name(key.slot))
         if found is None:
@@ -103,7 +105,7 @@ def _symbolic(key: SymbolicKey) -> Any:
 
 
 def keep(key: str | None, value: Artifact | Pair) -> None:
-    """Keeps what a graph was compiled to for the next process."""
+    """Keeps the result of compiling a graph for the next process."""
     if key is None:
         return
     try:
@@ -120,12 +122,12 @@ def keep(key: str | None, value: Artifact | Pair) -> None:
             log.artifact("cache").warning("a graph can't be kept: %s", error)
 
 
-# ---------------------------------------------------------------- what a file may hold
+# ---------------------------------------------------------------- what an entry may contain
 _RECORDS = (Artifact, ReplayPlan, Pair, Decided, WrapperSource, EntrySpec, interface.Interface, interface.Result,
             interface.Written, interface.Saved, interface.Freed, call_sizes.CallSizes, call_sizes.SizePlace,
             call_sizes.SizeFormula, graph.ValueOutput, graph.InputOutput, graph.LiteralOutput, graph.OutputAlias)
-_FIELDS = {ops.RandomFill: ("op",), ops.Functionalized: ("op", "mutated")}  # of classes that are no dataclasses
-# What wrappers name beside operators.
+_FIELDS = {ops.RandomFill: ("op",), ops.Functionalized: ("op", "mutated")}  # of classes that are not dataclasses
+# Values that wrappers name, apart from operators.
 _NAMED = {
     "copy_strided": ops.copy_strided, "as_promised": ops.as_promised, "as_strided": ops.as_strided,
     "as_strided_scatter": ops.as_strided_scatter,
@@ -133,7 +135,7 @@ _NAMED = {
     "share_windows": share_windows, "increment_version": torch._C._increment_version, "reserve": device_random.reserve,
     "empty_strided": torch._C._VariableFunctions.empty_strided, "inference_mode": torch.inference_mode,
     "no_grad": torch.no_grad, "no_autocast": torch._C._DisableAutocast, "float": float, "ellipsis": ...,
-    # What kernels and wrappers raise.
+    # Exceptions that kernels and wrappers raise.
     **{name: value for name, value in vars(builtins).items()
        if isinstance(value, type) and issubclass(value, Exception)},
 }
@@ -147,7 +149,7 @@ def _format() -> Format:
 
 
 def _without_targets(wrapper: WrapperSource) -> WrapperSource:
-    """Without the callables of library operations, which have no names."""
+    """The wrapper without the callables of library operations, which can't be written by name."""
     namespace = {name: value for name, value in wrapper.namespace.items() if name not in wrapper.targets}
     return dataclasses.replace(wrapper, namespace=namespace)
 

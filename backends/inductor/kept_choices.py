@@ -1,7 +1,8 @@
-"""What was measured or chosen on this machine, kept as JSON in the cache folder under a digest of what it depends on.
+"""Measurements and choices made on this machine, kept as JSON in the cache folder under a digest of what they depend
+on.
 
-Invariant: what can't be kept is measured again by the next process, and the log says so; what can't be read counts as
-not kept.
+Invariant: a value that can't be kept is measured again by the next process, and the log says so; an entry that can't be
+read counts as missing.
 """
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from dynamo_lite.backends.inductor import kept_files
 
 
 def key_of(*around: str) -> str:
-    """A key for what depends on these texts."""
+    """The key of a value that depends on these strings."""
     return hashlib.sha256("\n".join(around).encode()).hexdigest()
 
 
 def read(key: str, suffix: str) -> Any:
-    """What ``write`` has kept; None if there is nothing."""
+    """The value that ``write`` has kept; None if there is none."""
     body = kept_files.read_entry(key, suffix)
     if body is None:
         return None

@@ -1,6 +1,6 @@
 """Entries in the cache folder: bytes kept under a key, sealed (``private_files``), in the folders of ``folders``.
 
-Invariant: what is read is whole and this user's.
+Invariant: data that is read is complete, and was written by this user.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynamo_lite.runtime import signal_handlers
 
 
 def content(path: Path, quiet: bool = False) -> memoryview | None:
-    """What was kept in a file; None if it is not there, or, and the log says so, damaged or not this user's."""
+    """The content of a kept file; None if it is missing, damaged or not this user's. The latter two are logged."""
     try:
         data = private_files.read(str(path))
         return private_files.unseal(path.name, data, folders.secret())
@@ -34,7 +34,7 @@ def content(path: Path, quiet: bool = False) -> memoryview | None:
 
 
 def read_entry(key: str, suffix: str) -> memoryview | None:
-    """What ``write_entry`` has kept under a key; None if there is nothing whole."""
+    """The bytes that ``write_entry`` has kept under a key; None if no intact entry is found."""
     for place in folders.readable():
         body = content(Path(place, key[:2], key + suffix))
         if body is not None:

@@ -1,8 +1,8 @@
-"""How much freed memory the process keeps between calls of graphs: settings, ``metrics()`` and ``reset()`` on the one
-side, malloc's thresholds on the other (``kept_memory.c``, which says what they do).
+"""How much freed memory the process keeps between calls of graphs: connects the settings, ``metrics()`` and ``reset()``
+with malloc's thresholds (``kept_memory.c``, which describes their effect).
 
-Invariant: malloc is told nothing before a graph with large results is called, and nothing where the environment has
-told it (MALLOC_TRIM_THRESHOLD_, GLIBC_TUNABLES and the like) or where it isn't glibc's.
+Invariant: malloc's thresholds are not set before a graph with large results is called. They are never set if the
+environment sets them (MALLOC_TRIM_THRESHOLD_, GLIBC_TUNABLES and the like), or if malloc is not glibc's.
 """
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ _PART = 32
 
 
 def bound_by_default(root: str = "/") -> int:
-    """Bytes: a part of what the process may use, by the files below ``root``. No less than malloc keeps by itself."""
+    """The default bound in bytes: a fraction of the memory that the process may use, as files below ``root`` report it;
+    at least as much as malloc keeps by itself."""
     memory = [_number(f"{root}/proc/meminfo", "MemTotal:") << 10, _number(f"{root}/sys/fs/cgroup/memory.max")]
     known = [n for n in memory if n > 0]
     return min(max(min(known) // _PART, _LEAST), _MOST) if known else _LEAST
 
 
 def bound() -> int:
-    """Bytes that are kept at most, by the settings."""
+    """The largest number of bytes of freed memory to keep, by the settings."""
     return bound_by_default() if config.kept_memory < 0 else config.kept_memory << 20
 
 
 def follow_settings() -> None:
-    """Has malloc follow the settings from now on."""
+    """Applies the settings to malloc, now and whenever they change."""
     for name in ("kept_memory", "kept_memory_seconds"):
         config.watch(name, _tell)
     metrics.show_state("memory", state)
@@ -39,11 +40,11 @@ def follow_settings() -> None:
 
 
 def state() -> dict[str, int]:
-    """As ``metrics()`` shows it.
+    """The state that ``metrics()`` shows.
 
     Returns:
-        ``kept``: 1 while freed memory is kept, else 0; ``bound``: bytes; ``free``: bytes that malloc has and nobody
-        uses, in all its arenas; ``free_at_end``: those of them that the bound is of.
+        ``kept``: 1 while freed memory is kept, else 0; ``bound``: the bound in bytes; ``free``: bytes that malloc holds
+        and nobody uses, in all its arenas; ``free_at_end``: those of them at the heap's end, which the bound limits.
     """
     kept, free, at_end = _runtime.memory_state()
     return {"kept": int(kept), "bound": bound(), "free": free, "free_at_end": at_end}
@@ -58,7 +59,7 @@ def _release() -> None:
 
 
 def _number(path: str, name: str = "") -> int:
-    """The number behind ``name`` in a file; 0 if there is none."""
+    """The number that follows ``name`` in a file; 0 if there is none."""
     with contextlib.suppress(OSError, ValueError), open(os.path.normpath(path), encoding="ascii") as lines:
         for line in lines:
             if line.startswith(name):

@@ -1,6 +1,6 @@
-"""What wrappers of graphs with symbolic sizes ask for at each call: decisions of the scheduler, for the call's sizes.
+"""Decisions of the scheduler that wrappers of graphs with symbolic sizes ask for at each call, for the call's sizes.
 
-Invariant: a call with sizes that were met before imports and computes nothing.
+Invariant: a call with sizes that have occurred before imports nothing and computes nothing.
 """
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _known: dict[tuple[Any, ...], tuple[int, ...]] = {}
 
 
 def share_windows(description: tuple[Any, ...]) -> tuple[int, ...]:
-    """How the work of a convolution is shared out; see ``scheduler.late_sharing``."""
+    """How the work of a convolution is shared out to threads; see ``scheduler.late_sharing``."""
     found = _known.get(description)
     if found is None:
-        # Imported when first needed: the start of a kept graph does without the scheduler.
+        # Imported when first needed, so that starting a kept graph does not import the scheduler.
         from dynamo_lite.backends.inductor.scheduler.late_sharing import decide
 
         if len(_known) >= _MOST:

@@ -26,9 +26,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lowering:
-    """One operator's lowering. ``view`` marks those whose result is another look at their first argument; ``numbers``
-    are the parameters, by place and name, that take no symbols; ``random``: it draws random numbers, which a target has
-    to be able to (``Abilities.random``)."""
+    """One operator's lowering. ``view``: the result is a view of the first argument; ``numbers``: positions and names
+    of the parameters that take no symbols; ``random``: it draws random numbers, which the target must support
+    (``Abilities.random``)."""
 
     target: Any
     fn: Callable[..., Any]
@@ -37,7 +37,7 @@ class Lowering:
     random: bool = False
 
     def takes(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Whether no argument is a symbol where the lowering needs a number."""
+        """Whether no parameter of ``numbers`` is given a symbol."""
         given = [args[at] if at < len(args) else kwargs.get(name) for at, name in self.numbers]
         return all(
             n is None or isinstance(n, int) for value in given
@@ -49,7 +49,8 @@ _WHOLE = ("int", "Sequence[int]", "int | None", "Sequence[int] | None")
 
 
 def register_lowering(*targets: Any, view: bool = False, random: bool = False) -> Callable[[F], F]:
-    """Decorator: ``fn`` lowers each of ``targets``. The latest registration holds, from the next compile on.
+    """Decorator that registers ``fn`` as the lowering of each of ``targets``. A later registration replaces an earlier
+    one, from the next compilation on.
 
     Args:
         targets: ``OpOverload``s such as ``torch.ops.aten.add.Tensor``; for operators of your own also what

@@ -1,10 +1,10 @@
-"""What pieces of work cost on this machine's processor, measured once by a library that is built when the package is
-installed (``codegen/cpp/probe.cpp``), and kept in the cache folder under the processor's name.
+"""Costs of pieces of work on this machine's processor. A library that is built when the package is installed
+(``codegen/cpp/probe.cpp``) measures them once; they are kept in the cache folder under the processor's name.
 
-Measured values are rounded to whole products (the rate to two digits, what a product takes longer to twentieths), so
-that they seldom differ from one measurement to another; a decision that they change is a close one.
+Measured values are rounded to whole products (the rate to two digits, ratios of products' times to twentieths), so that
+they seldom differ between measurements. Where rounding changes a decision, its alternatives are about equally fast.
 
-Invariant: whatever goes wrong while measuring or keeping, there are costs: the typical ones, which the log tells.
+Invariant: whatever goes wrong while measuring or keeping, there are costs: the typical ones, and the log says so.
 """
 from __future__ import annotations
 
@@ -19,27 +19,29 @@ from dynamo_lite.backends.inductor.codegen.cpp.libraries import library_source, 
 from dynamo_lite.backends.inductor.processor import Processor
 
 _SUFFIX = ".costs"
-_ROOM = 1 << 19  # floats: a panel, and what is packed, as much as a core's own cache holds
+_ROOM = 1 << 19  # floats: a panel, and as many packed elements as fill a core's L2 cache
 _SECONDS = 0.06  # some fifteen rounds
-_LEAST, _MOST = 1.0, 64.0  # of a cost that can be true
-_NUMBERS = 13  # that the probe measures
+_LEAST, _MOST = 1.0, 64.0  # bounds of a plausible cost
+_NUMBERS = 13  # how many times the probe measures
 _RATIOS = 4  # the last of them are times of products
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Costs:
-    """The defaults are typical for processors with vectors of 64 bytes.
+    """Costs in products. The defaults are typical of processors with vectors of 64 bytes.
 
     Attributes:
-        product_rate: products a nanosecond, of one core: half its GFLOP/s.
-        pack_lines, pack_columns: what an element costs, in products, that is packed from lines, from columns.
-        im2col: that is copied to a plane.
-        left_lines, left_columns: that is packed of the left operand, from lines and from columns.
-        transform_pixels, transform_taps, transform_sums: what each of the transformed elements takes (``winograd.h``).
-        strided_left, streamed_left: what a product costs more if the left operand is not packed, with its depth strided
-            in memory, and without.
-        aliased_left: the second, if its rows take each other's places in the first cache, a multiple of a page apart.
-        placed_right: what one costs more whose right operand is read from planes, in vectors that are not aligned.
+        product_rate: products per nanosecond of one core: half its GFLOP/s.
+        pack_lines, pack_columns: packing one element of the right operand, from lines and from columns.
+        im2col: copying one element to a plane of im2col.
+        left_lines, left_columns: packing one element of the left operand, from lines and from columns.
+        transform_pixels, transform_taps, transform_sums: transforming one element of the image, of the filter and of
+            the result in Winograd's algorithm (``winograd.h``).
+        strided_left, streamed_left: additional cost of a product whose left operand is not packed, if its depth is
+            strided in memory, and if it is contiguous.
+        aliased_left: ``streamed_left`` where the rows are a multiple of a page apart, so that they compete for the same
+            sets of the L1 cache.
+        placed_right: additional cost of a product whose right operand is read from planes by unaligned vector loads.
     """
 
     product_rate: float = 58.0
@@ -61,14 +63,14 @@ TYPICAL = Costs()
 
 
 def costs_of(own: Processor, simd: str) -> Costs:
-    """The kept costs of a processor, or else those that are measured now.
+    """The kept costs of a processor; where there are none, they are measured now.
 
     Args:
-        own: the one that this process runs on.
+        own: the processor that this process runs on.
         simd: the vector instructions that kernels use.
     """
     if simd == "scalar":
-        return TYPICAL  # products are calls of functions: nothing that is packed costs anything beside them
+        return TYPICAL  # products are function calls, beside which packing costs next to nothing
     source = library_source("probe", simd)
     key = kept_choices.key_of(own.key(), simd, source, str(_SECONDS))
     kept = _kept(key)
@@ -103,10 +105,10 @@ def _measured(source: str, simd: str) -> Costs | None:
     except (OSError, AttributeError, MemoryError) as error:
         log.artifact("targets").info("nothing is measured, typical costs count: %s", error)
         return None
-    # At the beginning of a line of the caches, as workspaces are.
+    # At the beginning of a cache line, as workspaces are.
     at = ctypes.c_void_p(-(-ctypes.addressof(room) // 64) * 64)
     least, begun = [math.inf] * _NUMBERS, time.perf_counter()
-    # What else runs on this core, or on the other half of it, makes some rounds slower, none faster.
+    # Other work on this core, or on its other hardware thread, makes some rounds slower, but none faster.
     while time.perf_counter() - begun < _SECONDS:
         probe(at, ctypes.c_int64(_ROOM), out)
         least = [min(pair) for pair in zip(least, out)]
@@ -114,7 +116,7 @@ def _measured(source: str, simd: str) -> Costs | None:
 
 
 def rounded(product: float, *rest: float) -> Costs | None:
-    """Costs by what the probe has measured, in nanoseconds; None if that can't be true."""
+    """Costs from the times that the probe has measured, in nanoseconds; None if they are implausible."""
     if not all(math.isfinite(value) and value > 0 for value in (product, *rest)):
         log.artifact("targets").info("nothing is known from %s", (product, *rest))
         return None

@@ -1,6 +1,7 @@
-"""From an aten graph to a program: the passes, in order.
+"""The passes that turn an aten graph into a program, in order.
 
-Invariant: a pass takes what the one before it gave and changes none of it; a target's part is asked of the target.
+Invariant: a pass reads the result of the one before it and does not change it. Everything that depends on the target is
+asked of the ``Target``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def lower_and_schedule(
 
     Args:
         constants: the tensors that the graph's ``get_attr`` nodes name.
-        target: what kernels are made for.
+        target: the target that kernels are generated for.
     """
     with log.phase("lowering"):
         lowered = lower(graph, constants, target.abilities)
@@ -72,15 +73,15 @@ def lower_and_schedule(
 
 
 def target_named(name: str, tuning: Tuning = BY_RULE, gpu: GpuInfo = TYPICAL) -> Target:
-    """The target of a language of kernels: "cpp", for the processor's vector instructions, "triton", for the CPU
-    through Triton's interpreter, or "cuda", the same on a GPU.
+    """The target with a given name: "cpp", C++ for the processor's vector instructions; "triton", Triton kernels on
+    CPU tensors, in Triton's interpreter; or "cuda", Triton kernels on a GPU.
 
     Args:
-        tuning: what is decided how.
-        gpu: for the last.
+        tuning: how the target's choices are made.
+        gpu: the GPU's properties, for "cuda".
     """
     if name in ("triton", "cuda"):
-        # Imported when asked for: no graph of C++ kernels needs its writers.
+        # Imported when asked for: graphs with C++ kernels do not need Triton's code generator.
         from dynamo_lite.backends.inductor.codegen.triton.target import triton_target
 
         return triton_target(name == "cuda", tuning, gpu)
@@ -88,7 +89,7 @@ def target_named(name: str, tuning: Tuning = BY_RULE, gpu: GpuInfo = TYPICAL) ->
 
 
 def _loops_as_text(lowered: LoweredGraph) -> str:
-    """What each operation became, before any are fused: loop nests, library calls, views, writes to inputs."""
+    """The result of lowering, before fusion: loop nests, library calls, views, writes to inputs."""
     lines = [f"inputs {', '.join(lowered.inputs)}; loops marked * are reduced over"]
     for operation in lowered.operations:
         if isinstance(operation, LoopNest):
@@ -117,7 +118,7 @@ def _argument(value: object) -> str:
 
 
 def _used(lowered: LoweredGraph, steps: list[prog.Step]) -> dict[str, Buffer]:
-    """Buffers that exist when the program runs: not those that fusion took out."""
+    """The buffers that exist when the program runs, without those that fusion has removed."""
     names = dict.fromkeys((*(n for n in lowered.inputs if n in lowered.buffers), *lowered.constants))
     for step in steps:
         names.update(dict.fromkeys((*prog.step_reads(step), *prog.step_writes(step))))
@@ -153,7 +154,7 @@ def _decisions(kernels: list[Kernel]) -> Iterator[prog.Decision]:
 
 
 def _part(kernel: Kernel) -> int | None:
-    """How many bytes the writes into parts of a buffer move, if the kernel is one of those."""
+    """Number of bytes that a kernel writes to parts of a buffer; None if it is no such kernel."""
     writes = [stage for stage in kernel.stages if stage.ordered]
     if not writes:
         return None

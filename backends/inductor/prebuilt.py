@@ -1,10 +1,10 @@
-"""Prebuilt libraries, compiled when the package is installed: they are the same for all graphs, and most of what a
-first call would otherwise wait for.
+"""Libraries that are compiled when the package is installed. They are the same for all graphs, and the first call would
+otherwise spend most of its time on them.
 
-They stand in a folder beside this file, each named by a digest of its source and the compiler's flags. One of another
-version is therefore not found, and what is not found is built when a graph needs it.
+They are in a folder beside this file, each named by a digest of its source and the compiler's flags. So a library of
+another version is not found, and a library that is not found is built when a graph needs it.
 
-Invariant: nothing but the standard library is imported, as ``setup.py`` runs this file by itself.
+Invariant: only the standard library is imported, because ``setup.py`` runs this file by itself.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ BASE_FLAGS = (
     "-fPIC",
     "-shared",
     "-fopenmp",
-    # Results are eager's: a product and a sum are rounded separately unless the source asks for fma.
+    # Rounding must be eager's: a product and a sum are rounded separately unless the source asks for fma.
     "-ffp-contract=off",
     # Integers wrap around, as torch's do.
     "-fwrapv",
     "-fno-math-errno",
     "-fno-trapping-math",
-    # No unwinding or C++ runtime is needed by kernels; without them a file is smaller and loads faster.
+    # Kernels need neither unwinding nor the C++ runtime; without them a file is smaller and loads faster.
     "-fno-exceptions",
     "-fno-rtti",
     "-fno-asynchronous-unwind-tables",
@@ -48,7 +48,7 @@ SIMD_FLAGS = {
 
 
 def flags_for(simd: str) -> tuple[str, ...]:
-    """The compiler's flags for a kernel file."""
+    """The compiler's flags for kernel sources."""
     return (*BASE_FLAGS, *SIMD_FLAGS[simd])
 
 
@@ -78,10 +78,10 @@ def _present() -> frozenset[str]:
 
 
 def build(source: str, flags: Sequence[str], compiler: Sequence[str], folder: Path) -> Path:
-    """Compiles into ``folder``, unless that has been done.
+    """Compiles a source into ``folder``, unless its library is already there.
 
     Raises:
-        OSError, subprocess.CalledProcessError: the compiler does not run, or does not take the source.
+        OSError, subprocess.CalledProcessError: the compiler can't be run, or rejects the source.
     """
     path = folder / file_name(source, flags)
     if path.exists():

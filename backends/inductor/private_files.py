@@ -1,14 +1,14 @@
-"""Files that hold code or what becomes code: read only where nobody but this user can have written them.
+"""Files that hold code or data that becomes code; they are read only where nobody but this user can have written them.
 
-    folder          a folder's path without links, once it and every folder above it have been looked at
-    read, write     a file in such a folder, whole; opened once, and what is open is what is looked at
-    seal, unseal    a body with a footer that says who wrote it, and under which name
+    folder          resolves links in a folder's path, and checks it and every folder above it
+    read, write     read and write a complete file in such a folder; it is opened once, and the open file is checked
+    seal, unseal    add and check a footer that says who wrote the data, and under which name
 
-A file is this user's when it lies in a folder that nobody else can write, belongs to this user or to root, and can't be
-written by others. What it holds is known by two digests: one of its name and its content, which tells a file that is
-truncated, mixed or under another's name, and one of that with a secret of the user's, which others can't make.
+A file counts as this user's if it is in a folder that nobody else can write, belongs to this user or to root, and can't
+be written by others. The footer has two digests: one of the name and the content, by which a file is recognized that is
+truncated, mixed up or renamed, and one of that with the user's secret, which others can't compute.
 
-Invariant: ``unseal`` returns what ``seal`` was given for the same name by who holds the secret, or raises.
+Invariant: ``unseal`` returns the data that a holder of the secret has passed to ``seal`` for the same name, or raises.
 """
 from __future__ import annotations
 
@@ -24,42 +24,44 @@ import stat
 import tempfile
 
 LARGEST = 1 << 28
-"""Bytes of a file that is read or kept: far more than a compiled graph has (BERT's: 0.2 MB), far less than memory."""
+"""Largest size in bytes of a file that is read or kept: far above a compiled graph's (BERT's: 0.2 MB), far below
+memory.
+"""
 
 _MAGIC = b"\ndynamo_lite kept 2 sha256 "
 FOOTER = len(_MAGIC) + 128
 _SECRET_BYTES = 32
-_MAX_LINKS = 40  # as the kernel's
+_MAX_LINKS = 40  # the Linux kernel's limit
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Untrusted(Exception):
-    """Why a file or a folder may be somebody else's, in words that follow its path."""
+    """Says why a file or a folder may be somebody else's, in words that follow its path."""
 
 
 class Damaged(Exception):
-    """A file is not what was written under its name."""
+    """A file does not have the content that was written under its name."""
 
 
 class OtherSecret(Exception):
-    """A file is whole, and was signed with another secret than this user's."""
+    """A file is intact, but was signed with a secret other than this user's."""
 
 
 # ---------------------------------------------------------------- folders
 def _owners() -> tuple[int, ...]:
-    """Whose files are taken: this user's, root's, and those of who owns ``/`` (root, as a user namespace shows it)."""
+    """The owners whose files are accepted: this user, root, and the owner of ``/`` (root, seen in a user namespace)."""
     return os.geteuid(), 0, os.lstat("/").st_uid
 
 
 def folder(path: str, create: bool = False) -> str:
-    """A folder's path without links.
+    """A folder's path with links resolved.
 
     Args:
-        create: make what is missing of it, for this user alone.
+        create: whether missing folders are created, for this user alone.
 
     Raises:
         Untrusted: others can write it, or can put something else in its place.
-        OSError: it is not there, or can't be made.
+        OSError: it does not exist, or can't be created.
     """
     owners = _owners()
     rest = (path if os.path.isabs(path) else os.path.join(os.getcwd(), path)).split("/")[::-1]
@@ -99,13 +101,13 @@ def _made(path: str) -> os.stat_result:
     except FileNotFoundError:
         with contextlib.suppress(FileExistsError):  # another process was faster
             os.mkdir(path, 0o700)
-            os.chmod(path, 0o700)  # the umask may have taken this user's own rights
+            os.chmod(path, 0o700)  # the umask may have removed this user's own permissions
     return os.lstat(path)
 
 
 def _own_group(status: os.stat_result) -> bool:
-    """Whether only the group can write, and that is a group of this user alone: where each user has one, folders above
-    the cache are often made so.
+    """Whether only the group can write, and this user is the group's only member. Systems that give each user such a
+    group often create the folders above the cache with these permissions.
     """
     if status.st_mode & stat.S_IWOTH or os.geteuid() == 0:
         return False
@@ -126,14 +128,14 @@ def read(path: str, owner_only: bool = False, limit: int = LARGEST) -> bytes:
     """A file's content.
 
     Args:
-        owner_only: only this user's own file, that nobody else can read.
+        owner_only: whether to accept only this user's own file, which nobody else can read.
 
     Raises:
-        Untrusted: it is no plain file, others can have written it, or it is too large.
-        OSError: it is not there, or can't be read.
+        Untrusted: it is not a regular file, others can have written it, or it is too large.
+        OSError: it does not exist, or can't be read.
     """
     try:
-        # Neither a link is followed, nor does a pipe without a writer make this wait.
+        # O_NOFOLLOW: links are not followed; O_NONBLOCK: opening a pipe without a writer does not block.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
@@ -160,13 +162,13 @@ def read(path: str, owner_only: bool = False, limit: int = LARGEST) -> bytes:
 
 
 def write(path: str, data: bytes, mode: int = 0o600, replace: bool = True) -> None:
-    """Writes a file whole or not at all.
+    """Writes a file atomically: completely or not at all.
 
     Args:
-        replace: whether a file of that name is replaced.
+        replace: whether an existing file of that name is replaced.
 
     Raises:
-        OSError: FileExistsError where one is there and is not to be replaced.
+        OSError: FileExistsError if a file exists and is not to be replaced.
     """
     handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=os.path.dirname(path))
     try:
@@ -186,7 +188,7 @@ def write(path: str, data: bytes, mode: int = 0o600, replace: bool = True) -> No
 
 
 def _link(source: str, path: str) -> bool:
-    """Gives a file a second name, which nothing has yet; False on file systems where none has two."""
+    """Gives a file a second name, which must not exist; returns False on file systems without hard links."""
     try:
         os.link(source, path)
     except FileExistsError:
@@ -198,22 +200,22 @@ def _link(source: str, path: str) -> bool:
     return True
 
 
-# ---------------------------------------------------------------- who wrote it
+# ---------------------------------------------------------------- signatures
 def read_secret(path: str, renew: bool = False) -> bytes:
-    """The secret in a file, made if there is none.
+    """The secret in a file, which is created if there is none.
 
     Args:
-        renew: make another one.
+        renew: whether to replace the secret by a new one.
 
     Raises:
-        Untrusted: others can have seen or written it, or it is no secret.
-        OSError: it can't be read or made.
+        Untrusted: others can have seen or written it, or the file is not a secret.
+        OSError: it can't be read or created.
     """
     at = os.path.join(folder(os.path.dirname(os.path.abspath(path)), create=True), os.path.basename(path))
     if renew:
         write(at, os.urandom(_SECRET_BYTES))
     elif not os.path.lexists(at):
-        with contextlib.suppress(FileExistsError):  # another process was faster: its secret is everybody's
+        with contextlib.suppress(FileExistsError):  # another process was faster: all use its secret
             write(at, os.urandom(_SECRET_BYTES), replace=False)
     found = read(at, owner_only=True)
     if len(found) != _SECRET_BYTES:
@@ -222,16 +224,16 @@ def read_secret(path: str, renew: bool = False) -> bytes:
 
 
 def seal(name: str, body: bytes, secret: bytes) -> bytes:
-    """The footer of a file that is kept under a name."""
+    """The footer of a file that is kept under a given name."""
     digest = _digest(name, body)
     return _MAGIC + hmac.digest(secret, digest, "sha256").hex().encode() + digest.hex().encode()
 
 
 def unseal(name: str, data: bytes, secret: bytes) -> memoryview:
-    """What stands before the footer.
+    """The content of a file without its footer, after checking that.
 
     Raises:
-        Damaged: it is not what was kept under this name.
+        Damaged: it is not the data that was kept under this name.
         OtherSecret: it was kept with another secret.
     """
     body, footer = memoryview(data)[:-FOOTER], data[-FOOTER:]

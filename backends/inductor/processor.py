@@ -1,9 +1,9 @@
-"""What the machine tells of its processor: instructions, caches, cores. Linux tells it in ``/proc/cpuinfo`` and below
-``/sys/devices/system/cpu``, the C library through ``sysconf``; what nobody tells has a default that suits any
-processor of the last ten years.
+"""Properties of the processor as the machine reports them: instructions, caches, cores. Linux reports them in
+``/proc/cpuinfo`` and below ``/sys/devices/system/cpu``, the C library through ``sysconf``. A value that none of them
+reports has a default that suits any processor of the last ten years.
 
-Invariant: nothing is measured here, and nothing started; where a file is missing or reads otherwise than expected, the
-default stands.
+Invariant: nothing is measured here, and no process is started; if a file is missing or has an unexpected form, the
+default is used.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import platform
 
 from dynamo_lite import config, log
 
-# As sysconf numbers them (bits/confname.h): for each level its size; ways are the next number.
+# The numbers of sysconf (bits/confname.h) for the size of each level; the number of ways is the next one.
 _SYSCONF = {1: 188, 2: 191, 3: 194}
 _KINDS = ("scalar", "avx2", "avx512")
 
@@ -24,9 +24,9 @@ _KINDS = ("scalar", "avx2", "avx512")
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cache:
     """Attributes:
-        size: in bytes.
-        ways: so many lines that have the same place in it may be there at once.
-        sharers: logical processors that share it.
+        size: bytes.
+        ways: associativity: the number of lines of one set that the cache holds at once.
+        sharers: number of logical processors that share the cache.
     """
 
     size: int
@@ -37,11 +37,12 @@ class Cache:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Processor:
     """Attributes:
-        name, family: as it calls itself; family, model, stepping and microcode as one text.
+        name, family: the name that the processor reports; and vendor, family, model, stepping and microcode as one
+            string.
         simd: the widest vector instructions that kernels can use: "avx512", "avx2", "scalar".
-        l1, l2, l3: caches of data; l3 is None where there is none.
-        cores: of those that this process may run on, logical processors sharing one counted once.
-        siblings: logical processors that share a core.
+        l1, l2, l3: data caches; l3 is None where there is none.
+        cores: number of cores that this process may run on; the logical processors of a core count as one.
+        siblings: number of logical processors that share a core.
     """
 
     name: str
@@ -54,12 +55,12 @@ class Processor:
     siblings: int
 
     def key(self) -> str:
-        """What tells processors apart whose costs may differ."""
+        """A string that differs between processors whose costs may differ."""
         return repr(dataclasses.astuple(self))
 
 
 def simd_of(features: frozenset[str]) -> str:
-    """The vector instructions to generate for, by the processor's flags."""
+    """The vector instructions to generate for, by the processor's feature flags."""
     if not {"avx2", "fma", "f16c"} <= features:
         return "scalar"
     return "avx512" if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= features else "avx2"
@@ -67,7 +68,7 @@ def simd_of(features: frozenset[str]) -> str:
 
 @functools.cache
 def cpu_features() -> frozenset[str]:
-    """What /proc/cpuinfo lists as the first processor's flags; empty where there is no such file."""
+    """The feature flags of the first processor in /proc/cpuinfo; empty where there is no such file."""
     fields = _first_processor("/proc/cpuinfo")
     if not fields:
         log.artifact("targets").debug("no /proc/cpuinfo: the processor's features are unknown")
@@ -75,8 +76,8 @@ def cpu_features() -> frozenset[str]:
 
 
 def simd() -> str:
-    """The vector instructions to generate for: "avx512", "avx2" or "scalar"; what ``config.cpp_simd`` says, if it can
-    run.
+    """The vector instructions to generate for: "avx512", "avx2" or "scalar"; those of ``config.cpp_simd``, if the
+    processor has them.
     """
     best, wanted = simd_of(cpu_features()), config.cpp_simd
     return best if wanted == "auto" else min(wanted, best, key=_KINDS.index)
@@ -84,16 +85,16 @@ def simd() -> str:
 
 @functools.cache
 def this_processor() -> Processor:
-    """The one that this process runs on."""
+    """The processor that this process runs on."""
     usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     return read_processor("/", list(usable))
 
 
 def read_processor(root: str, usable: list[int]) -> Processor:
-    """What files say.
+    """The processor that files describe.
 
     Args:
-        root: under which ``proc`` and ``sys`` stand.
+        root: the folder that contains ``proc`` and ``sys``.
         usable: the logical processors that the process may run on.
     """
     fields = _first_processor(os.path.join(root, "proc/cpuinfo"))
@@ -105,14 +106,14 @@ def read_processor(root: str, usable: list[int]) -> Processor:
     named = [fields[k] for k in ("model name", "Model", "CPU part") if k in fields]
     family = [fields.get(k, "") for k in ("vendor_id", "CPU implementer", "cpu family", "model", "CPU part", "stepping",
                                           "CPU revision", "microcode")]
-    # Half a megabyte: what the smallest cores for servers have, and less than those of workstations.
+    # Half a megabyte is what the smallest server cores have; workstations have more.
     l1, l2 = found.get(1, Cache(32 << 10, 8)), found.get(2, Cache(512 << 10, 8))
     return Processor(named[0] if named else platform.machine(), " ".join(filter(None, family)),
                      simd_of(_features(fields)), l1, l2, found.get(3), max(len(usable) // siblings, 1), siblings)
 
 
 def _first_processor(path: str) -> dict[str, str]:
-    """The fields of the first processor that the file lists."""
+    """The fields of the first processor in the file."""
     fields: dict[str, str] = {}
     with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as lines:
         for line in lines:
@@ -128,7 +129,7 @@ def _features(fields: dict[str, str]) -> frozenset[str]:
 
 
 def _caches(folder: str) -> dict[int, Cache]:
-    """The caches of data of one logical processor, by level."""
+    """The data caches of one logical processor, by level."""
     found: dict[int, Cache] = {}
     for number in itertools.count():
         index = f"{folder}/index{number}"
@@ -143,10 +144,11 @@ def _caches(folder: str) -> dict[int, Cache]:
 
 
 def _from_sysconf() -> dict[int, Cache]:
-    """What the C library has of the processor itself, where the system's files say nothing, as in some containers."""
+    """The caches as the C library reads them from the processor itself, for where sysfs is missing, as in some
+    containers."""
     found: dict[int, Cache] = {}
     if platform.libc_ver()[0] != "glibc":
-        return found  # the numbers are glibc's
+        return found  # the numbers in _SYSCONF are those of glibc
     for level, number in _SYSCONF.items():
         with contextlib.suppress(OSError, ValueError):
             size, ways = os.sysconf(number), os.sysconf(number + 1)
@@ -164,14 +166,14 @@ def _text(path: str) -> str:
 
 
 def _size(text: str) -> int:
-    """Of "32K", "1024K", "32M"."""
+    """Bytes of a size such as "32K", "1024K" or "32M"."""
     unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 0)
     number = text[:-1] if unit else text
     return int(number) * (unit or 1) if number.isdigit() else 0
 
 
 def _count(text: str) -> int:
-    """How many numbers a list such as "0-3,8" has; 1 if it says nothing."""
+    """How many processors a list such as "0-3,8" names; 1 if it is empty."""
     total = 0
     for part in text.split(","):
         first, _, last = part.partition("-")

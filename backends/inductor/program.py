@@ -1,13 +1,13 @@
-"""A program: what lowering and scheduling make of a graph, and all that the wrapper needs to run it.
+"""A program: the result of lowering and scheduling a graph, and everything that the wrapper needs to run it.
 
 A program is a list of steps over named buffers, in an order that is correct as it stands. A step is a generated
-kernel, a library operation, a view, or a copy into an input. The wrapper computes lifetimes, allocates, reuses memory
-and frees; so a program names each value once and never says when it dies.
+kernel, a library operation, a view, or a copy into an input. The wrapper computes liveness, and allocates, reuses and
+frees memory; so a program names each value once and never says when it dies.
 
-Invariants (``check`` asserts them): every name that a step uses is an input, a constant, or the output of an earlier
-step; a buffer that is not a view is written by exactly one step, except inputs, which ``CopyInto`` and the kernels
-that list them in ``outputs`` overwrite; sizes and strides are ints or expressions over symbols, which
-the inputs' sizes and ``Program.symbols`` say.
+Invariants (``check`` asserts the first two): every name that a step uses is an input, a constant, or the output of an
+earlier step; a buffer that is not a view is written by exactly one step, except inputs, which ``CopyInto`` and the
+kernels that list them in ``outputs`` overwrite; sizes and strides are ints or expressions over symbols, whose values
+come from the inputs' sizes and from ``Program.symbols``.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dynamo_lite.symbols.integers import Index as Expr
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BufferSpec:
-    """The layout of one buffer. ``stride`` is exact: what eager's result would have, wherever eager has one."""
+    """The layout of one buffer. ``stride`` is exact: the stride of eager's result, wherever eager has that result."""
 
     name: str
     size: tuple[Expr, ...]
@@ -33,37 +33,37 @@ class BufferSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BufferRef:
-    """Stands for a buffer among the arguments of an ``ExternCall``."""
+    """A placeholder for a buffer among the arguments of an ``ExternCall``."""
 
     name: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SizeRef:
-    """Stands for a symbolic integer among the arguments of an ``ExternCall``."""
+    """A placeholder for a symbolic integer among the arguments of an ``ExternCall``."""
 
     expr: Expr
 
 
 @dataclasses.dataclass(slots=True)
 class KernelCall:
-    """One call of a generated function, in C ``void symbol(void *a0, ..., void *aN, int64_t s0, ...)``.
+    """One call of a generated function, whose C signature is ``void symbol(void *a0, ..., void *aN, int64_t s0, ...)``.
 
     Attributes:
         symbol: the function's name in ``Program.source``.
         args: buffer names in the order of the function's pointer arguments. A pointer is that of the buffer's first
-            element (a view's offset is added already); it need not be aligned beyond its element.
-        outputs: those of ``args`` that the kernel writes. Buffers that no earlier step made are allocated before the
-            call.
+            element (a view's offset is already added); it is aligned to the size of an element, and maybe no further.
+        outputs: the members of ``args`` that the kernel writes. Buffers that no earlier step made are allocated before
+            the call.
         sizes: the integers that follow the pointers; empty in a program of fixed shapes.
-        work: roughly how many element operations the call does; decides whether the GIL is released.
+        work: approximate number of element operations of the call; decides whether the GIL is released.
         origin: the operations that the kernel computes, for comments and reports, such as ``"layer_norm, gelu"``.
-        faults: whether the last argument is where the call reports an index out of bounds.
-        checks_first: whether it does so before it writes anything else.
-        inplace: pairs ``(output, input)``: the output may take over the input's memory if the input dies here, as every
-            element of the input is read by the same iteration that writes the output's element, and no other does.
-        part: for a kernel that writes into parts of a buffer, how many bytes: all that it moves of the buffer where
-            that is the memory of the input whose other contents it keeps.
+        faults: whether the kernel has a last argument, in which it reports an index out of bounds.
+        checks_first: whether it checks all indices before it writes anything.
+        inplace: pairs ``(output, input)``: the output may take over the input's memory if the input dies here, because
+            every element of the input is read only by the iteration that writes the same element of the output.
+        part: for a kernel that writes to parts of a buffer, the number of bytes that it writes. That is all it moves of
+            the buffer where the output is in the memory of the input whose other contents it keeps.
     """
 
     symbol: str
@@ -84,10 +84,10 @@ class ExternCall:
 
     Attributes:
         target: usually an ``OpOverload`` without mutated arguments; any callable will do.
-        args, kwargs: a pytree with ``BufferRef`` and ``SizeRef`` leaves.
-        outputs: the name of the result; or, if ``unpack``, one for each element of the sequence that is the result,
-            None for an element that nobody reads. Empty: the call is there for its effect.
-        origin: for comments.
+        args, kwargs: pytrees with ``BufferRef`` and ``SizeRef`` leaves.
+        outputs: the name of the result; or, if ``unpack``, a name for each element of the result, which is a sequence,
+            and None for an element that nobody reads. Empty: the call is made for its side effect only.
+        origin: the operations that it stands for, for comments.
         unpack: whether the result is a sequence of tensors.
     """
 
@@ -105,7 +105,7 @@ class ExternCall:
 
 @dataclasses.dataclass(slots=True)
 class View:
-    """Makes ``name`` another look at the memory of ``base``: same dtype, ``Program.buffers[name]``'s sizes and strides.
+    """Makes ``name`` a view of ``base``: same memory and dtype, the sizes and strides of ``Program.buffers[name]``.
 
     ``offset`` counts elements from the first element of ``base`` (not from the start of its storage).
     """
@@ -117,7 +117,7 @@ class View:
 
 @dataclasses.dataclass(slots=True)
 class CopyInto:
-    """Overwrites the contents of input ``dst`` with ``src`` (same sizes): an input that the graph mutates."""
+    """Copies ``src`` to input ``dst`` (same sizes), which the graph mutates."""
 
     dst: str
     src: str
@@ -125,12 +125,12 @@ class CopyInto:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """Numbers that are decided for the sizes of each call.
+    """Integers that are decided for the sizes of each call.
 
     Attributes:
-        names: of the numbers, which are symbols among the sizes of kernels and buffers.
-        function: gives them, in order.
-        argument: its argument: nested tuples of texts, numbers and expressions.
+        names: the integers' names; they are symbols among the sizes of kernels and buffers.
+        function: computes them; returns them in order.
+        argument: the function's argument: nested tuples of strings, numbers and expressions.
     """
 
     names: tuple[str, ...]
@@ -143,25 +143,26 @@ Step = Union[KernelCall, ExternCall, View, CopyInto]
 
 @dataclasses.dataclass(slots=True)
 class Program:
-    """See the module's docstring.
+    """A lowered and scheduled graph; see the module's docstring.
 
     Attributes:
-        inputs: names in the order of the graph's placeholders; a symbolic integer's name is a key of ``symbols``.
+        inputs: names in the order of the graph's placeholders; the name of a symbolic integer is a key of ``symbols``.
         constants: tensors that are part of the program, by name; never written.
-        symbols: what integer inputs are, by input name.
-        buffers: the layout of every tensor name.
-        steps: in order.
-        outputs: for each value of the graph's ``output`` node: a buffer name, or for what is no tensor the constant
-            itself wrapped as ``Literal``.
+        symbols: the expressions that integer inputs are, by input name.
+        buffers: the layout of every tensor, by name.
+        steps: the steps in the order in which they run.
+        outputs: for each value of the graph's ``output`` node: a buffer name, or, where the value is no tensor, the
+            constant itself wrapped as ``Literal``.
         source: source of all kernels, in C++ (static functions included, without the wrapper's entry) or in Python; ""
             if there are none.
         metrics: free-form counts for reports, such as ``{"fused_nodes": 12}``.
-        faults: what kernels may report, numbered from 1: exception type and message, in which ``{}`` is the faulty
-            index.
+        faults: the errors that kernels may report, numbered from 1: exception type and message, in which ``{}`` is the
+            faulty index.
         libraries: C++ sources of libraries that ``source`` calls into.
         launches: whether kernels are Python functions that ``source`` defines, see ``Target``.
-        versions: how many new versions autograd is to see of inputs that are written; 1 of those that are not named.
-        decisions: what is decided when it is called.
+        versions: for inputs that are written, by how much autograd's version counter is to rise; 1 for those that are
+            not named.
+        decisions: integers that are decided at each call.
     """
 
     inputs: tuple[str, ...]
@@ -203,13 +204,13 @@ class Program:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Literal:
-    """An output that is no tensor."""
+    """An output that is not a tensor."""
 
     value: Any
 
 
 def step_reads(step: Step) -> tuple[str, ...]:
-    """Names whose contents (or memory, for a view) the step needs."""
+    """Names whose contents (for a view: whose memory) the step needs."""
     if isinstance(step, KernelCall):
         return tuple(name for name in step.args if name not in step.outputs)
     if isinstance(step, ExternCall):

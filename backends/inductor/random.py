@@ -1,7 +1,7 @@
-"""Bernoulli masks (dropout), with torch's random numbers at a fifth of torch's time.
+"""Bernoulli masks (dropout) with torch's random numbers, in a fifth of torch's time.
 
-Invariant: the numbers and the generator's state afterwards are those of torch's ``bernoulli_``. A torch that draws
-otherwise (one with MKL on an Intel processor does) is found out by comparing once, and then draws itself.
+Invariant: the numbers and the generator's final state are those of torch's ``bernoulli_``. A torch that draws
+differently (one with MKL on an Intel processor does) is detected by one comparison, and then draws itself.
 """
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def bernoulli(
     size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, device: torch.device, p: float = 0.5, *,
     generator: torch.Generator | None = None,
 ) -> torch.Tensor:
-    """As ``RandomFill(aten.bernoulli_.float)``: a new tensor of that layout, filled by torch's generator."""
+    """Does what ``RandomFill(aten.bernoulli_.float)`` does: a new tensor of that layout, filled by torch's
+    generator."""
     out = torch.empty_strided(size, stride, dtype=dtype, device=device)
     if generator is None and draws_like_torch() and _fits(out, p):
         return _draw(out, p, torch.default_generator)
@@ -30,7 +31,7 @@ def bernoulli(
 
 
 def fast_form(target: Any) -> Any:
-    """What to call instead of ``target``, or None."""
+    """The function to call instead of ``target``; None if there is none."""
     return bernoulli if isinstance(target, RandomFill) and target.op is _TORCH else None
 
 
@@ -40,7 +41,7 @@ def _fits(out: torch.Tensor, p: float) -> bool:
 
 def _draw(out: torch.Tensor, p: float, generator: torch.Generator) -> torch.Tensor:
     state = generator.get_state()
-    # A number of 53 bits over 2**53 is less than p: p * 2**53 is exact.
+    # The 53-bit number over 2**53 is less than p exactly if the number is below p * 2**53, which is exact.
     limit = math.ceil(math.ldexp(p, _BITS))
     _random.bernoulli(state.data_ptr(), out.data_ptr(), out.numel(), limit, out.dtype is torch.bool)
     generator.set_state(state)
@@ -49,7 +50,7 @@ def _draw(out: torch.Tensor, p: float, generator: torch.Generator) -> torch.Tens
 
 @functools.cache
 def draws_like_torch() -> bool:
-    """Whether this torch draws as ``_random.c`` does."""
+    """Whether this torch draws the same numbers as ``_random.c``."""
     for dtype in (torch.float32, torch.bool):
         for p in (0.9, 0.5, 0.1):
             mine, theirs = torch.Generator().manual_seed(7), torch.Generator().manual_seed(7)

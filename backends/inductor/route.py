@@ -1,6 +1,6 @@
-"""How graphs are compiled, and what runs where that can't be had.
+"""The way from a captured graph to a function, and the fallbacks where it can't be taken.
 
-Invariant: the log ``fallbacks`` says of each graph that runs in eager why it does.
+Invariant: for each graph that runs in eager, the log ``fallbacks`` says why.
 """
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from dynamo_lite.backends.inductor.artifact import Artifact, Call, start
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Route:
-    """From a captured graph to a function.
+    """How captured graphs are compiled.
 
     Attributes:
         decompositions: see ``record``.
-        build: from an aten graph, and the scopes in which it runs (``write_wrapper`` says which), to a function as
-            ``inductor_lite`` describes it, and the artifact to keep, if there is one.
+        build: compiles an aten graph; its second argument are the scopes in which the graph runs (see
+            ``write_wrapper``). Returns the function as ``inductor_lite`` describes it, and the artifact to keep, if
+            there is one.
     """
 
     decompositions: dict[Any, Callable[..., Any]]
@@ -32,7 +33,7 @@ class Route:
 
 
 def start_kept(artifact: Artifact | None) -> Call | None:
-    """The function of an artifact that was kept; None if there is none, or its library can't be had again."""
+    """The function of a kept artifact; None if there is none, or if its library can be neither found nor built."""
     if artifact is None:
         return None
     try:
@@ -43,7 +44,7 @@ def start_kept(artifact: Artifact | None) -> Call | None:
 
 
 def run_eager(gm: GraphModule, reason: str, fault: bool = False) -> Callable[..., Any]:
-    """The graph itself as its function; says why, once for each reason."""
+    """Runs the graph itself, in eager; logs why, once for each reason."""
     if log.first_time("fallbacks", reason):
         log.artifact("fallbacks").log(logging.WARNING if fault else logging.INFO, "a graph runs in eager: %s", reason)
     metrics.count_fallback(reason)

@@ -1,11 +1,12 @@
-"""Values as bytes that hold data and nothing else: reading them looks names up in tables and calls no code of theirs.
+"""Serialization of values as pure data: to read them, names are looked up in tables, and no code from the file is
+called.
 
-A file is one line, the length of what follows; then JSON, in which a list is a tag and its parts (``_READ`` has the
-tags); then the long texts, that JSON would have to escape, as they are. A ``Format`` holds the tables: the classes
-whose instances may be written, each made again by its fields, and the functions and types that may be named.
+The format is one line with the length of the JSON; the JSON, in which a list is a tag and its parts (``_READ`` has the
+tags); then long strings and bytes, unescaped. A ``Format`` holds the tables: the classes whose instances may be
+written, each reconstructed from its fields, and the functions and types that may be named.
 
-Invariant: ``loads(dumps(value))`` equals ``value``, type by type, or one of the two raises. ``loads`` makes nothing but
-numbers, texts, tuples, lists, dicts, tensors, the tables' entries, and aten's operators.
+Invariant: ``loads(dumps(value))`` equals ``value`` including all types, or one of the two raises. ``loads`` constructs
+only numbers, strings, tuples, lists, dicts, tensors, the tables' entries, and operators of aten.
 """
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from dynamo_lite.backends.inductor import recurrent
 from dynamo_lite.runtime import sized_operators
 
 LARGEST_TENSOR = 1 << 16  # bytes
-_SHORT = 80  # characters of a text that stands in the JSON
+_SHORT = 80  # longest string, in characters, that is written in the JSON
 _NAMESPACES = ("aten", "prims", sized_operators.NAMESPACE)
 _OTHERS = {
     chunked_loss.NAME: chunked_loss.operator, recurrent.FORWARD: lambda: recurrent.operators()[0],
@@ -33,11 +34,11 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 class NotKept(Exception):
-    """Why a value is not written, in words."""
+    """Says why a value is not written, in words."""
 
 
 class Malformed(Exception):
-    """Bytes that ``dumps`` has not written."""
+    """The bytes were not written by ``dumps``."""
 
 
 def _names_of(kind: type) -> dict[str, Any]:
@@ -48,14 +49,13 @@ _DTYPES, _LAYOUTS, _MEMORY_FORMATS = map(_names_of, (torch.dtype, torch.layout, 
 
 
 class Format:
-    """Which classes and names there may be.
+    """The classes and names that a file may contain.
 
     Args:
-        records: by the name that stands for each, a class and the fields that it is made again by.
-        named: functions, types and other values that are known by a name.
-        after: for some records, a function of what has been read that makes it whole, and may refuse it by
-            ``Malformed``.
-        before: for some records, the function that makes what is written in its place, of the same type.
+        records: classes by their names in the file, each with the fields that it is reconstructed from.
+        named: functions, types and other values that are written by name.
+        after: for some records, a function that completes what has been read, and may reject it by ``Malformed``.
+        before: for some records, a function whose result, of the same type, is written instead of the record.
     """
 
     def __init__(
@@ -74,21 +74,21 @@ class Format:
         """A value as bytes.
 
         Raises:
-            NotKept: it holds what isn't the same in another process.
+            NotKept: it contains something that isn't the same in another process.
         """
         return _Writer(self).whole(value)
 
     def loads(self, data: bytes | memoryview) -> Any:
-        """What ``dumps`` was given.
+        """The value that ``dumps`` was given.
 
         Raises:
-            Malformed: these are other bytes.
+            Malformed: the bytes were not written by ``dumps``.
         """
         return _Reader(self, memoryview(data)).whole()
 
 
 def _define(name: str) -> None:
-    """Defines an operator of our own, which is done when it is first needed."""
+    """Registers an operator of our own, which happens when it is first needed."""
     _OTHERS.get(name, sized_operators.operators)()
 
 
@@ -140,7 +140,7 @@ class _Writer:
         return ["o", op.namespace, op._opname, op._overloadname]
 
     def _tensor(self, tensor: torch.Tensor) -> Any:
-        """A constant that the recorder made of a number or a list in the graph. The graph itself holds none."""
+        """Writes a constant that the recorder made of a number or a list in the graph. Graphs hold no other tensors."""
         plain = tensor.device.type == "cpu" and tensor.layout == torch.strided and tensor.is_contiguous()
         if not plain or tensor.requires_grad or tensor.is_conj() or tensor.is_neg() or tensor.nbytes > LARGEST_TENSOR:
             raise NotKept("it holds a tensor")
@@ -166,7 +166,7 @@ def _refused(*_: Any) -> Any:
     raise Malformed("JSON that dumps does not write")
 
 
-# What the tables, the constructors and torch say of values that are not theirs.
+# The exceptions of the tables, the constructors and torch for malformed values.
 _WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, struct.error)
 _JSON = json.JSONDecoder(object_pairs_hook=_refused, parse_float=_refused, parse_constant=_refused)
 

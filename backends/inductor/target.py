@@ -1,10 +1,11 @@
-"""What kernels are made for: the one description of a target that the neutral passes ask.
+"""The description of a compilation target, which is all that the target-independent passes know about it.
 
-Lowering asks what the target leaves to the library, the scheduler how it wants loops arranged, the pipeline for
-the text of its kernels, the wrapper how these are called. ``codegen/cpp`` and ``codegen/triton`` have one each.
+Lowering asks which operations the target leaves to the library, the scheduler how the target wants loops arranged, the
+pipeline for the source of the kernels, and the wrapper how they are called. ``codegen/cpp`` and ``codegen/triton``
+define one each.
 
-Invariant: a program differs between targets in how its kernels are arranged and written, and in which operators are
-library calls; what it computes is the same.
+Invariant: targets differ in how the kernels of a program are arranged and written, and in which operators are library
+calls; the program computes the same on each.
 """
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ __all__ = ["PRODUCTS", "Abilities", "Convolution", "Products", "Sources", "Targe
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tuning:
-    """What of a target's kernels is decided how, as options of ``compile`` have it.
+    """How choices about a target's kernels are made, as given by the options of ``compile``.
 
     Attributes:
-        products: matrix products are the "library"'s, a "template"'s, whichever is "measured" to be faster (the
-            convolutions of a CPU then, too), or by the target's "rule".
-        blocks: sizes of blocks follow from a "rule", or are "measured".
+        products: matrix products are calls of the "library", or kernels from a "template", or whichever is "measured"
+            to be faster (on a CPU convolutions are measured, too), or they follow the target's "rule".
+        blocks: block sizes follow from a "rule", or are "measured".
         random: random numbers are drawn by the "library", or in the "kernels" that use them.
     """
 
@@ -36,11 +37,11 @@ class Tuning:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sources:
-    """What a target writes for the kernels of a program.
+    """The generated source of a program's kernels.
 
     Attributes:
-        text: of all kernels.
-        symbols: what calls each kernel.
+        text: the source of all kernels.
+        symbols: the name by which each kernel is called, in the kernels' order.
         libraries: sources of libraries that the text calls into.
     """
 
@@ -52,13 +53,13 @@ class Sources:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
     """Attributes:
-        name: for logs, as options of ``compile`` have it.
-        arrangement: of loops.
-        write: the text of kernels.
-        abilities: what lowering asks.
-        reports: whether kernels say which index was out of bounds; else they stop the device, as eager's do.
-        launches: whether kernels are called by Python functions that their text defines, each by itself, and not by
-            entries in C that call several.
+        name: the target's name in logs and in options of ``compile``.
+        arrangement: how loops are arranged in kernels.
+        write: writes the source of kernels.
+        abilities: what the target can compute itself; lowering asks it.
+        reports: whether kernels report which index was out of bounds; otherwise they stop the device, as eager's do.
+        launches: whether each kernel is called separately, by a Python function that the source defines; otherwise C
+            entries call several kernels at a time.
     """
 
     name: str

@@ -1,13 +1,15 @@
-"""``TargetInfo``: what decisions of the back end rest on that differs between processors, in one description.
+"""``TargetInfo``: one description of all the processor properties that decisions of the back end depend on.
 
-Sizes of caches and cores are read from the machine (``processor``). Costs of pieces of work, in products (the time of
-one multiplication and addition of a tile), are measured once for each kind of processor, in some hundredths of a
-second, when a decision first needs them (``machine_costs``), rounded, and kept in the cache folder, so that the same
-machine decides the same again. So are times that depend on cores and caches, each by itself (``core_costs``).
-``config.target`` replaces single values. What none of these tells has one value for all processors, and its comment
-says how that was found. The rest are formulas of these; the log ``targets`` prints all.
+Sizes of caches and numbers of cores are read from the machine (``processor``). Costs of pieces of work are counted in
+products (one product is the time of one multiply-add of a tile). A probe measures them once for each kind of processor,
+in some hundredths of a second, when a decision first needs them (``machine_costs``); they are rounded and kept in the
+cache folder, so that the same machine decides the same again. Times that depend on cores and caches are measured and
+kept in the same way, but each one separately (``core_costs``). ``config.target`` replaces single values. A number that
+none of these sources provides has one value for all processors, and its comment says how that was found. The rest are
+formulas of these; the log ``targets`` prints all.
 
-Invariant: a description is immutable, and decisions are functions of it: given the same, they are the same anywhere.
+Invariant: a description is immutable, and decisions are pure functions of it: equal descriptions give equal decisions
+on any machine.
 """
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from dynamo_lite.backends.inductor.machine_costs import TYPICAL, Costs
 from dynamo_lite.backends.inductor.processor import Cache, Processor
 
 LANES = {"avx512": 16, "avx2": 8, "scalar": 4}
-# Bytes of a line of the caches, on all processors that kernels are written for.
+# Bytes of a cache line, on all processors that kernels are written for.
 LINE = 64
 REGISTERS = {"avx512": 32, "avx2": 16, "scalar": 16}
 
@@ -32,20 +34,21 @@ REGISTERS = {"avx512": 32, "avx2": 16, "scalar": 16}
 @dataclasses.dataclass(frozen=True, slots=True)
 class TargetInfo:
     """Attributes:
-        processor: what the machine tells.
+        processor: the properties of the processor as the machine reports them.
         simd: the vector instructions that kernels use.
-        known_costs: measured or given ones; None: those of this machine, measured when they are first asked for.
-        known_figures: measured or given ones of ``core_costs.FIGURES``, with their names; the others are those of this
-            machine, measured when they are first asked for.
-        library_call: nanoseconds that a call of the library takes beside what it computes: of torch's dispatcher, and
-            of a run of kernels that ends before it, 4.2 us.
-        library_sharing: how much less several threads gain in the library's products than in ours, where each packs
-            what it reads. After 33 products on an AMD EPYC (Zen 3, AVX2, 2 cores; 8000 x 512 x 256: 1.12 to 1.2).
-        convolution_share, product_share: what part of the rate at which a core computes products the library's
-            convolutions reach, and its matrix products with what surrounds them: 100 and 85 of 116 GFLOP/s of an AMD
-            EPYC (Zen 4). The rate itself is measured (``costs``).
-        pages: a first-level table of translations has about so many places (64 in Intel's since Nehalem, in AMD's since
-            Zen), so that so many lines on pages of their own can be read in turn.
+        known_costs: measured or given costs; None: the costs of this machine, measured when they are first asked for.
+        known_figures: measured or given figures of ``core_costs.FIGURES``, as pairs of name and value; the others are
+            those of this machine, measured when they are first asked for.
+        library_call: overhead of a library call in nanoseconds, beside the computation itself: torch's dispatcher, and
+            the run of kernels that has to end before the call; 4.2 us.
+        library_sharing: factor by which several threads gain less in the library's products than in ours, because each
+            of the library's threads packs its own operands. From 33 products on an AMD EPYC (Zen 3, AVX2, 2 cores;
+            8000 x 512 x 256: 1.12 to 1.2).
+        convolution_share, product_share: the fraction of a core's rate of products that the library reaches in its
+            convolutions, and in its matrix products together with the operations around them: 100 and 85 of 116
+            GFLOP/s of an AMD EPYC (Zen 4). The rate itself is measured (``costs``).
+        pages: approximate number of entries of the first-level data TLB (64 in Intel's processors since Nehalem and in
+            AMD's since Zen): the number of cache lines on different pages that can be read in turn without TLB misses.
         winograd: whether convolutions may be computed by ``winograd.h`` (``config.winograd``).
     """
 
@@ -63,15 +66,15 @@ class TargetInfo:
     # ---------------------------------------------------------------- vectors and tiles
     @property
     def lanes(self) -> int:
-        """Of a vector of float32."""
+        """Number of float32 lanes of a vector register."""
         return LANES[self.simd]
 
     @property
     def tile(self) -> tuple[int, int]:
-        """Rows and vectors of a tile of products: its sums, the vectors of one line and the element that is spread
-        over a vector stay in registers, and there are more sums than products begun before the first is done (4 or 5
-        cycles, two in each). Without instructions that multiply and add, each takes a register for the product, too.
-        ``panels.h`` is compiled with these."""
+        """Rows and vectors of the register tile of products. The tile's accumulators, the vectors of one line of the
+        right operand and the broadcast element of the left one stay in registers. There are more accumulators than
+        multiply-adds in flight (latency of 4 or 5 cycles, two begun in each). Without fused multiply-add, each product
+        takes a register, too. ``panels.h`` is compiled with these two numbers."""
         registers = REGISTERS[self.simd]
         vectors = 4 if registers == 32 else 2
         spare = vectors + 1 if self.simd != "scalar" else 2 * vectors + 1
@@ -80,13 +83,13 @@ class TargetInfo:
 
     @property
     def panel(self) -> int:
-        """Columns of a tile of products."""
+        """Number of columns of a tile of products."""
         return self.tile[1] * self.lanes
 
     # ---------------------------------------------------------------- costs
     @property
     def costs(self) -> Costs:
-        """Of pieces of work."""
+        """Costs of pieces of work, in products."""
         return self.known_costs if self.known_costs is not None else _costs_here(self.processor, self.simd)
 
     def _figure(self, name: str) -> float:
@@ -95,47 +98,51 @@ class TargetInfo:
 
     @property
     def wake(self) -> float:
-        """Nanoseconds until a thread that sleeps has begun to compute, and is seen to have: by the system's futexes."""
+        """Nanoseconds from waking a sleeping thread (by a futex) until it is seen to have begun to compute."""
         return self._figure("wake")
 
     @property
     def awake(self) -> float:
-        """Nanoseconds that a loop takes longer for being shared out to threads that have just computed another: by
-        OpenMP's library, with as many threads as there are."""
+        """Nanoseconds of overhead of a loop that the OpenMP library shares out to all threads, if these have just
+        computed another loop and are still awake."""
         return self._figure("awake")
 
     @property
     def elements(self) -> float:
-        """Operations on elements a nanosecond, of one core, from its own cache, a load and a store being one each."""
+        """Element operations per nanosecond of one core on data in its L2 cache; a load and a store count as one
+        operation each."""
         return self._figure("elements")
 
     @property
     def far_read(self) -> float:
-        """How many times as long products take whose left operand streams from beyond a core's own cache."""
+        """Ratio of the time of products whose left operand streams from beyond a core's L2 cache to the time of those
+        whose left operand is in it."""
         return self._figure("far_read")
 
     @property
     def foreign_read(self) -> float:
-        """Nanoseconds that an element takes longer to read, in order, if another core has written it last."""
+        """Additional nanoseconds for the sequential read of an element that another core has written last."""
         return self._figure("foreign_read")
 
     @property
     def near_store(self) -> float:
-        """Nanoseconds of an element that is copied to a line of its own, all of which stay in a core's own cache."""
+        """Nanoseconds for copying an element to a cache line of its own, if all these lines stay in the L2 cache."""
         return self._figure("near_store")
 
     @property
     def far_store(self) -> float:
-        """The same if the lines are on pages of their own, beyond the own cache."""
+        """Nanoseconds for copying an element to a cache line of its own, if the lines are on different pages, beyond
+        the L2 cache."""
         return self._figure("far_store")
 
     def grain(self, awake: bool) -> int:
-        """Work, in operations on elements, that one thread should have at least: below it, sharing out costs more
-        than it brings. Rounded to a power of two, as is ``product_grain``.
+        """The least work, in element operations, that one thread should get: below it, sharing a loop out costs more
+        than it gains. Rounded to a power of two, as is ``product_grain``.
 
-        Whether other threads sleep when a loop begins is not known: they do so some milliseconds after the last one,
-        and what runs in between is the program's. If they do, sharing out pays from ``wake`` on, if not, from ``awake``
-        on. Between the two, at their geometric mean, a wrong guess costs at most the root of their ratio.
+        Whether the other threads sleep when a loop begins is not known: they fall asleep some milliseconds after the
+        last loop, and what runs in between is up to the program. If they sleep, sharing out pays from ``wake`` on, if
+        not, from ``awake`` on. With the geometric mean of the two, a wrong guess costs at most the square root of their
+        ratio.
 
         Args:
             awake: whether other, larger kernels keep the threads awake.
@@ -143,82 +150,84 @@ class TargetInfo:
         return 1 << round(math.log2(self._thread_cost(awake) * self.elements))
 
     def product_grain(self, awake: bool) -> int:
-        """The same in products of a template."""
+        """The least work, in products, that one thread should get in a matrix product of ours (see ``grain``)."""
         return 1 << round(math.log2(self._thread_cost(awake) * self.costs.product_rate))
 
     def _thread_cost(self, awake: bool) -> float:
         return self.awake if awake else math.sqrt(self.wake * self.awake)
 
-    # ---------------------------------------------------------------- what stays near
+    # ---------------------------------------------------------------- what stays in cache
     @property
     def own_cache(self) -> int:
-        """Bytes of the second cache that a core has for itself; logical processors of one core share it anyway."""
+        """Bytes of the L2 cache that one core can count on; the logical processors of a core share it anyway."""
         l2, siblings = self.processor.l2, self.processor.siblings
         return max(l2.size * siblings // max(l2.sharers, siblings), 128 << 10)
 
     @property
     def far_left(self) -> int:
-        """A left operand of more bytes is read from beyond the own cache by each panel. Of one that is up to twice as
-        large as the cache, half is still there, and the rest is fetched ahead in time."""
+        """Bytes of the left operand from which on each panel reads it from beyond the L2 cache. Of an operand of up to
+        twice the cache's size, half is still in the cache, and the rest is prefetched in time."""
         return 2 * self.own_cache
 
     @property
     def near_panels(self) -> int:
-        """Bytes of panels that a thread packs at once: they are read once for each block of the left operand's rows,
-        which is seldom enough for the third cache, half of whose part that is one core's they may take."""
+        """Bytes of panels that a thread packs at a time. They are read once for each block of the left operand's rows,
+        which is rare enough for the L3 cache; they may take half of one core's share of it."""
         l3 = self.processor.l3
         return max(self.own_cache, 0 if l3 is None else l3.size * self.processor.siblings // l3.sharers // 2)
 
     @property
     def near_planes(self) -> int:
-        """Elements of the planes of im2col that stay in the own cache: five eighths of it, beside the left operand's
-        rows and the results, which pass through the rest."""
+        """Number of elements of im2col planes that stay in the L2 cache: they take five eighths of it. The rows of the
+        left operand and the results pass through the rest."""
         return self.own_cache * 5 // 8 // 4
 
     @property
     def near_result(self) -> int:
-        """Results of fewer bytes are still in the own cache when they are read next: half of it."""
+        """Bytes of results up to which they are still in the L2 cache when they are read next: half of the cache."""
         return self.own_cache // 2
 
     @property
     def near_row(self) -> int:
-        """Bytes of a row that waits between two passes over it, in memory of the kernel's own: a sixteenth of the
-        cache, and no more than a thread's stack is sure to have."""
+        """Bytes of a row that is kept in the kernel's own memory between two passes over it: a sixteenth of the L2
+        cache, and no more than what surely fits on a thread's stack."""
         return min(self.own_cache // 16, 64 << 10)
 
     @property
     def near_pixels(self) -> int:
-        """Pixels of which 64 channels fill the own cache. With more, a thread that computes some channels of a 1x1
-        convolution reads all that comes in from further away, which costs more than results that are elsewhere."""
+        """Number of pixels of which 64 channels fill the L2 cache. With more, a thread that computes some of the
+        channels of a 1x1 convolution reads all of the input from beyond the L2 cache, which costs more than results
+        that another core's cache holds."""
         return self.own_cache // (64 * 4)
 
     @property
     def near_vector(self) -> int:
-        """Elements of a matrix that is multiplied with a vector by a loop: four times the own cache. What is larger
-        comes from memory, and the library fetches that better."""
+        """Largest number of elements of a matrix for which a matrix-vector product is a loop: four times the L2 cache
+        in bytes. Larger matrices come from memory, and the library prefetches better there."""
         return self.own_cache
 
     @property
     def strip(self) -> int:
-        """Results of a depthwise convolution at a time: with them, what they see and what follows them, a quarter of
-        the first cache; ``depthwise.cpp`` has room for 8192 of them."""
+        """Number of results of a depthwise convolution that are computed at a time. They take a quarter of the L1
+        cache, beside the inputs that they read and the operations that follow; ``depthwise.cpp`` has room for 8192."""
         return min(self.processor.l1.size // 16, 4096)
 
     @property
     def near_lines(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """From one line to the next that takes the same place, in bytes, and how many such lines may be read in turn:
-        pages, of as many as are translated at once; the second cache, of half its ways."""
+        """Pairs of a period in bytes and a number of lines: addresses that are multiples of the period apart compete
+        for one resource, and so many of them may be read in turn. First pages, as many as the TLB has entries; then
+        lines of one set of the L2 cache, half as many as it has ways."""
         l2 = self.processor.l2
         return (4 << 10, self.pages), (max(l2.size // l2.ways, 4 << 10), max(l2.ways // 2, 1))
 
     @property
     def far_stores(self) -> int:
-        """Elements of a gradient from which on every store of one that is rearranged goes beyond the own cache: nine
-        quarters of it, as the lines written last stay."""
+        """Number of elements of a rearranged gradient from which on every store misses the L2 cache: nine quarters of
+        the cache in bytes, because the lines written last are still in it."""
         return self.own_cache * 9 // 16
 
     def describe(self) -> str:
-        """In words, for the log."""
+        """The description as text, for the log."""
         p = self.processor
         l3 = "none" if p.l3 is None else f"{p.l3.size >> 10} KB for {p.l3.sharers}"
         lines = [
@@ -246,7 +255,8 @@ def current() -> TargetInfo:
 
 
 def with_vectors(simd: str, winograd: bool) -> TargetInfo:
-    """The same for kernels with other vector instructions, or with other algorithms of convolutions."""
+    """This machine's description for kernels with other vector instructions, or with Winograd convolutions turned
+    off."""
     info = _described(simd, tuple(sorted(config.target.items())))
     return info if winograd else dataclasses.replace(info, winograd=False)
 
@@ -260,8 +270,8 @@ def with_values(info: TargetInfo, values: dict[str, float]) -> TargetInfo:
     """A description with some values replaced.
 
     Args:
-        values: as ``config.target`` has them: sizes of caches ("l1", "l2", "l3") and their ways ("l2_ways"), "cores",
-            costs by the names of ``Costs``, the numbers of ``TargetInfo``.
+        values: replacements as in ``config.target``: sizes of caches ("l1", "l2", "l3") and their ways ("l2_ways"),
+            "cores", costs by the names of ``Costs``, the figures of ``FIGURES``, the numbers of ``TargetInfo``.
     """
     p, known = info.processor, dict(values)
     l1, l2 = p.l1, p.l2
@@ -296,4 +306,4 @@ def _figure_here(name: str, info: TargetInfo, threads: int) -> float:
 
 NAMES = ("l1", "l2", "l2_ways", "l3", "cores", *(f.name for f in dataclasses.fields(Costs)), *FIGURES, "library_call",
          "library_sharing", "convolution_share", "product_share", "pages")
-"""Of ``config.target``."""
+"""The names that ``config.target`` may have."""
