@@ -1,13 +1,13 @@
-"""Functionalization: memory as values, that is, which node of the functional graph each tensor of the traced program
-holds.
+"""Functionalization: memory becomes values. For each tensor of the traced program, tracks the node of the functional
+graph that holds the tensor's value.
 
-A tensor of the program is ``Tracked``; tensors that share memory share a ``Storage``, whose ``root`` is the tensor that
-owned the memory first (a graph input, or an operation's result), and form a tree in which a view points to the tensor
-it was taken of. Writing to a tensor gives it a new node and, upwards through its views, the root a new node; every
-other view of the storage is then stale and is recomputed from its parent when it is next read.
+A tensor of the program is ``Tracked``. Tensors that share memory share a ``Storage``, whose ``root`` is the tensor that
+owned the memory first (a graph input, or an operation's result). They form a tree in which a view points to the tensor
+that it was taken of. Writing to a tensor gives a new node to it and, up the tree, to each tensor that it is a view of,
+the root included; every other view of the storage is then stale and is recomputed from its parent when it is next read.
 
-Invariant: ``Memory.read(t)`` is a node whose value equals what the program would read from ``t`` at this point, with
-``t``'s own strides, and no node ever changes its value.
+Invariant: ``Memory.read(t)`` is a node whose value equals the value that the program would read from ``t`` at this
+point, with ``t``'s own strides; and no node ever changes its value.
 """
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Emit = Callable[..., Node]
 
 
 class CannotCut(Exception):
-    """Why a graph can't be cut into parts."""
+    """Says why a graph can't be cut into parts."""
 
 
 class CannotFunctionalize(Exception):
-    """The program does something to memory that has no functional form here; the message says what."""
+    """The program does something to memory that has no functional form here; the message says it."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -39,8 +39,10 @@ class Storage:
     """Memory shared by tensors.
 
     Attributes:
-        version: counts writes.
-        counted: counts those of which autograd hears, as they are not made through ``.data``.
+        root: the tensor that owned the memory first.
+        version: number of writes.
+        counted: number of writes that increment autograd's version counter, that is, that are not made through
+            ``.data``.
     """
 
     root: "Tracked"
@@ -50,8 +52,8 @@ class Storage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewStep:
-    """How a view is made of its parent: ``target(parent, *args, **kwargs)``, of which the ``item``-th if it gives
-    several.
+    """The operation that makes a view of its parent: ``target(parent, *args, **kwargs)``; if that returns several
+    views, element ``item`` of them.
     """
 
     target: Any
@@ -88,42 +90,42 @@ class Memory:
         return self._tracked.get(id(fake))
 
     def storages_of(self, chosen: Callable[[torch.Tensor], bool]) -> set[int]:
-        """The identities of the storages of tensors of a kind."""
+        """The identities of the storages of those tensors that ``chosen`` accepts."""
         return {id(t.storage) for t in self._tracked.values() if chosen(t.fake)}
 
     def add(self, fake: torch.Tensor, node: Node) -> Tracked:
-        """A tensor with memory of its own."""
+        """Adds a tensor with memory of its own."""
         tracked = Tracked(fake, node)
         tracked.storage = Storage(tracked)
         self._tracked[id(fake)] = tracked
         return tracked
 
     def add_resized(self, fake: torch.Tensor, node: Node) -> None:
-        """A tensor that was given other memory, to hold what ``node`` does; in its own layout, if that is known."""
+        """Gives a tensor new memory, with the value of ``node``; in the tensor's own layout if the sizes agree."""
         self.add(fake, self._exact(node, fake) if fake.shape == node.meta["val"].shape else node)
 
     def is_seen_by_others(self, t: Tracked) -> bool:
-        """Whether another tensor is known to look at the memory of ``t``."""
+        """Whether another tensor is known to share the memory of ``t``."""
         return any(other.storage is t.storage and other is not t for other in self._tracked.values())
 
     def add_view(self, fake: torch.Tensor, node: Node, parent: Tracked, step: ViewStep) -> Tracked:
-        """A tensor that looks at the memory of ``parent``."""
+        """Adds a tensor that is a view of ``parent``."""
         tracked = Tracked(fake, node, parent.storage, parent.storage.version, parent, step)
         self._tracked[id(fake)] = tracked
         return tracked
 
     def replace(self, fake: torch.Tensor, tracked: Tracked) -> None:
-        """From now on ``fake`` means ``tracked``: after an operation that changed a tensor's metadata."""
+        """Makes ``fake`` stand for ``tracked``, after an operation that changed a tensor's metadata."""
         self._tracked[id(fake)] = tracked
 
     def rename(self, tracked: Tracked, fake: torch.Tensor) -> None:
-        """``fake`` means ``tracked``, as the fake tensor that did so far."""
-        self._renamed.append(tracked.fake)  # alive, so that its id is nobody else's
+        """Makes ``fake`` stand for ``tracked``, in place of its fake tensor so far."""
+        self._renamed.append(tracked.fake)  # kept alive, so that no other tensor gets its id
         tracked.fake = fake
         self._tracked[id(fake)] = tracked
 
     def read(self, t: Tracked) -> Node:
-        """The node that holds the value of ``t`` now."""
+        """The node that holds the current value of ``t``."""
         if t.version != t.storage.version:
             assert t.parent is not None and t.step is not None, "a root is always current"
             t.node = self._exact(self._replay(self.read(t.parent), t.step, t.fake), t.fake)
@@ -131,7 +133,7 @@ class Memory:
         return t.node
 
     def write(self, t: Tracked, node: Node) -> None:
-        """``t`` now has the value of ``node``, and so has, through it, everything that shares its memory."""
+        """Gives ``t`` the value of ``node``, and updates everything that shares its memory."""
         node = self._exact(node, t.fake)
         chain = [(t, node)]
         t.storage.counted += _shares_version(t)
@@ -144,7 +146,7 @@ class Memory:
         for tracked, value in chain:
             tracked.node, tracked.version = value, t.storage.version
 
-    # ------------------------------------------------------------ views forwards
+    # ------------------------------------------------------------ from a parent to its views
     def _replay(self, parent: Node, step: ViewStep, fake: torch.Tensor) -> Node:
         if step.target in _RESHAPES:
             return self.view_as(parent, tuple(fake.shape))
@@ -155,7 +157,7 @@ class Memory:
         return self._emit(operator.getitem, (node, item))
 
     def view_as(self, node: Node, shape: tuple[Any, ...]) -> Node:
-        """``node`` in another shape, copied if its strides ask for it."""
+        """``node`` in another shape, copied first if its strides do not allow a view."""
         if tuple(node.meta["val"].shape) == shape:
             return node
         try:
@@ -175,7 +177,7 @@ class Memory:
             node = self._emit(ops.copy_strided, (node, tuple(fake.stride())))
         return node
 
-    # ------------------------------------------------------------ views backwards
+    # ------------------------------------------------------------ from a view to its parent
     def _scatter(self, whole: Node, part: Node, t: Tracked, parent: Tracked) -> Node:
         """The value of ``parent`` after its view ``t`` was overwritten with ``part``."""
         assert t.step is not None
@@ -207,8 +209,8 @@ def offset_in(t: Tracked, base: Tracked) -> Any:
 
 
 def _shares_version(t: Tracked) -> bool:
-    """Whether a write to a tensor is a new version of the memory's first one, too. ``.data`` has a version of its own,
-    which tells it from ``detach()``; both are one operation to a dispatch mode."""
+    """Whether a write to a tensor also increments the version of the memory's first tensor. ``.data`` has a version
+    counter of its own, which distinguishes it from ``detach()``; a dispatch mode sees the same operation in both."""
     fake, root = t.fake, t.storage.root.fake
     if fake.is_inference() or not any(step.target is aten.detach.default for step in chain_to_root(t)):
         return True
@@ -228,7 +230,7 @@ def chain_to_root(t: Tracked) -> list[ViewStep]:
 
 
 def _same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether strides agree wherever they matter."""
+    """Whether strides agree in all dimensions where they matter."""
     if 0 in b.shape:
         return True
     return all(n == 1 or s == t for n, s, t in zip(b.shape, a.stride(), b.stride()))
@@ -261,7 +263,7 @@ def _inverse_expand(parent: torch.Tensor, size: list[int], *, implicit: bool = F
 
 
 UNSAFE_VIEWS = frozenset({aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default})
-"""Operations whose results are views though their schema does not say so."""
+"""Operations whose results are views, although their schemas do not say so."""
 
 _INVERSES: dict[Any, Inverse] = {
     aten.t.default: lambda parent: (aten.t.default, ()),

@@ -1,6 +1,6 @@
-"""Whether a graph has to take part in autograd.
+"""Decides whether a graph has to take part in autograd.
 
-Invariant: a graph that would extend the autograd graph in eager is never taken for one that would not.
+Invariant: a graph that would extend the autograd graph in eager is never classified as one that would not.
 """
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dynamo_lite.symbols.nodes import hint_of
 def needs_gradients(gm: GraphModule, example_inputs: list[Any]) -> bool:
     """Whether running ``gm`` in eager would extend the autograd graph.
 
-    That takes grad mode, on at entry or switched on inside, and a tensor that requires grad. Where the front end left
-    the metadata of every call (``meta["example_value"]``), it tells exactly, but for calls without a result, which may
-    write: for these any operand that requires grad at the end counts. Otherwise any input that requires grad counts.
-    A graph that calls ``torch.autograd.grad`` extends it in any case, if only while it runs.
+    That needs grad mode, on at entry or switched on inside, and a tensor that requires grad. If the front end left the
+    metadata of every call (``meta["example_value"]``), they give the exact answer, except for calls without a result,
+    which may write: these count if any operand requires grad at the graph's end. Otherwise any input that requires grad
+    counts. A graph that calls ``torch.autograd.grad`` always extends the autograd graph, at least while it runs.
     """
     grad_modes = [torch.is_grad_enabled()] + [bool(n.args[0]) for n in gm.graph.nodes if _switches_grad_mode(n)]
     if not any(grad_modes):
@@ -46,15 +46,15 @@ def _writes_with_gradients(gm: GraphModule) -> bool:
 
 
 def at_entry(node: Node, example: torch.Tensor) -> tuple[bool, bool]:
-    """Of the tensor that a placeholder stands for, whether it requires grad and is a leaf when the graph is entered;
-    the example shows it as it is afterwards, if the graph writes to it.
+    """Whether the tensor that a placeholder stands for requires grad, and whether it is a leaf, when the graph is
+    entered. (If the graph writes to it, the example shows its state afterwards.)
     """
     known: tuple[bool, bool] = node.meta.get("at_entry") or (example.requires_grad, example.is_leaf)
     return known
 
 
 _FAKE_HISTORY = "torch::autograd::Error"
-"""The ``grad_fn`` of the fake twin of an input that is no leaf."""
+"""Name of the ``grad_fn`` of the fake twin of an input that is not a leaf."""
 
 
 def has_new_history(node: Node, example: torch.Tensor) -> bool:
@@ -65,8 +65,8 @@ def has_new_history(node: Node, example: torch.Tensor) -> bool:
 
 
 def twin(mode: Any, fake: torch.Tensor) -> torch.Tensor:
-    """A graph's fake tensor as an input of another: of the same memory, a leaf of autograd or with a history from
-    outside.
+    """A fake tensor of one graph as an input of another: with the same memory, and as a leaf of autograd or with a
+    history outside of the graph.
     """
     with mode, torch.no_grad():
         made = fake.detach()
@@ -83,7 +83,7 @@ def _with_history_of(fake: torch.Tensor, mode: Any, made: torch.Tensor) -> torch
 
 
 def static_twins(mode: Any, examples: Sequence[Any]) -> list[Any]:
-    """A graph's inputs with the sizes of the traced call in place of symbols; those that share memory still do."""
+    """A graph's inputs with symbolic sizes specialized to the traced call; tensors that share memory still do."""
     memories: dict[tuple[int, torch.dtype], torch.Tensor] = {}
     varying = {value.untyped_storage()._cdata for value in examples
                if isinstance(value, torch.Tensor) and value._has_symbolic_sizes_strides}

@@ -1,11 +1,11 @@
-"""The joint graph: what a captured graph computes, and the gradients that autograd derives of it, in one aten graph.
+"""The joint graph: a captured graph and the gradients that autograd derives for it, in one aten graph.
 
 The captured graph runs on fake tensors with autograd on, under the recorder, which sits below autograd and so sees
 only aten calls; then autograd's own engine computes the gradients of the results for fake incoming gradients
 ("tangents"), under the same recorder. So every formula is autograd's own, views and in-place operations included.
 
-Invariant: nodes up to ``JointGraph.forward`` are the calls that eager makes in the forward pass, in order; the later
-ones those of its backward pass. What a later node reads of the earlier ones is what eager saves.
+Invariant: the nodes in ``JointGraph.forward`` are the calls that eager makes in the forward pass, in order; the later
+nodes are those of its backward pass. The earlier nodes that the later ones read are the values that eager saves.
 """
 from __future__ import annotations
 
@@ -45,27 +45,27 @@ _Edges = list["GradientEdge | None"]
 
 @dataclasses.dataclass(slots=True)
 class JointGraph:
-    """See the module's docstring.
+    """A joint graph; see the module's docstring.
 
     Attributes:
-        graph: without an output node; the writes to inputs are among the forward nodes, if none is ``written``.
-        constants: tensors that ``get_attr`` nodes name.
+        graph: has no output node; writes to inputs are among the forward nodes if ``written`` is empty.
+        constants: the tensors that ``get_attr`` nodes name.
         inputs: the placeholders of the captured graph's inputs.
-        forward: the nodes of the forward pass, placeholders and constants included.
+        forward: the nodes of the forward pass, including placeholders and constants.
         values: the nodes that the forward pass computes for its results, each with memory of its own.
         differentiable: for each value, whether gradients flow through it.
-        results: how the captured graph's results are made of that.
+        results: how the captured graph's results are made from the values.
         mutated: indices of the inputs that are written.
-        written: the same inputs, if the program writes to one of them under autograd; else nothing.
+        written: the same inputs, if the program writes to one of them under autograd; else empty.
         requiring: indices of the inputs that require grad.
-        tangents: for each value the placeholder of its incoming gradient; None where there is none.
+        tangents: for each value, the placeholder of its incoming gradient; None where there is none.
         gradients: the nodes that the backward pass computes, each with memory of its own.
-        freed: for values whose backward pass needs what the graph itself has freed. Where that lies before inputs, no
-            gradient comes in for them.
-        before_freed: the inputs that these are computed of.
-        gradient_recipes: for each input its gradient, of ``gradients`` (``ValueOutput``) and ``tangents`` (
-            ``InputOutput``, counted without those that are None).
-        sizes: what is read of the inputs for sizes that are symbols.
+        freed: for values whose backward pass needs something that the graph itself has freed, a description of that. If
+            it lies before inputs, no gradient comes in for the value.
+        before_freed: indices of the inputs that such values are computed from.
+        gradient_recipes: for each input, how its gradient is made from ``gradients`` (``ValueOutput``) and ``tangents``
+            (``InputOutput``; its index does not count those that are None).
+        sizes: the sizes that the backward pass takes from the inputs, for symbols.
     """
 
     graph: Graph
@@ -86,19 +86,19 @@ class JointGraph:
     sizes: CallSizes = CallSizes()
 
     def forward_names(self) -> str:
-        """A digest of the forward pass's nodes, their names and what they read."""
+        """A digest of the names of the forward pass's nodes and of their operands."""
         nodes = (f"{node.name}({', '.join(n.name for n in node.all_input_nodes)})" for node in self.graph.nodes
                  if node in self.forward)
         return hashlib.sha256("\n".join(nodes).encode()).hexdigest()
 
     def interface(self) -> Interface:
-        """What of this is needed to run it."""
+        """The data of the joint graph that running the compiled graphs needs."""
         values = [node.meta["val"] for node in self.values]
         random = any(map(passes.is_random, self.forward))
         none = LiteralOutput(None)
         unreached = tuple(i for i in self.requiring if self.gradient_recipes[i] == none and i not in self.before_freed)
         if self.requiring and len(unreached) == len(self.requiring):
-            # No formula gives a gradient (`x.norm(0)`). Eager's results require one all the same, so one input stays.
+            # No formula has a gradient (`x.norm(0)`). Eager's results require grad all the same, so one input stays.
             unreached = unreached[1:]
         results = with_formulas(self.results, self.sizes)
         return Interface(len(self.inputs), tuple((self.sizes.formulas(tuple(v.stride())), v.dtype) for v in values),
@@ -113,11 +113,11 @@ def record_joint(
 
     Args:
         gm, example_inputs, decompositions: as for ``record.record``.
-        given: for each value whether a gradient comes in; all that are differentiable if None. The forward part of
-            the graph, node names included, does not depend on it.
+        given: for each value, whether a gradient comes in; None: for all that are differentiable. The forward part of
+            the graph, including the names of nodes, does not depend on it.
 
     Raises:
-        CannotFunctionalize: the graph does something that has no form as a pair of functional graphs.
+        CannotFunctionalize: the graph does something that can't be expressed as a pair of functional graphs.
     """
     refuse_chosen_gradients(gm)
     mode = fake_mode_of(gm, example_inputs)
@@ -128,7 +128,7 @@ def record_joint(
         try:
             with torch_questions.scope(symbols=False), recorder:
                 results = recorder.interpret(gm, inputs)
-                torch._C._set_grad_enabled(True)  # whatever it is at the graph's ends: what has gradients keeps them
+                torch._C._set_grad_enabled(True)  # whatever mode the graph ends in: results keep histories
                 _refuse_hidden_autograd(inputs, edges, results)
                 if inner_gradients.makes_leaves(gm):
                     _refuse_views_of_leaves(inputs, results, recorder.memory)
@@ -150,8 +150,8 @@ def record_joint(
 
 
 def _as_at_entry(gm: GraphModule, example_inputs: list[Any]) -> tuple[list[Any], _Edges]:
-    """The inputs as autograd knows them when the graph is entered, whatever was done to the examples since; and for
-    each that requires grad, where its gradient arrives.
+    """The inputs with the autograd metadata that they have when the graph is entered, whatever was done to the examples
+    since; and for each that requires grad, the edge where its gradient arrives.
     """
     made: list[Any] = []
     edges: _Edges = []
@@ -185,7 +185,8 @@ def _refuse_hidden_autograd(inputs: list[Any], edges: _Edges, results: tuple[Any
 
 
 def _refuse_views_of_leaves(inputs: list[Any], results: tuple[Any, ...], memory: Memory) -> None:
-    """Of a graph that makes leaves: autograd refuses writes to a leaf's views, and so it has to be one."""
+    """For a graph that makes leaves. A result that is a leaf's view has to be a view for autograd, which refuses writes
+    to it; so such a graph is refused."""
     known = {id(value) for value in inputs}
     leaves = memory.storages_of(lambda fake: id(fake) not in known and fake.requires_grad and fake.is_leaf)
     for value in results:
@@ -195,18 +196,18 @@ def _refuse_views_of_leaves(inputs: list[Any], results: tuple[Any, ...], memory:
 
 
 def _has_new_history(value: torch.Tensor, edge: GradientEdge | None) -> bool:
-    """Whether a tensor that autograd knew by the edge has been written to under autograd."""
+    """Whether a tensor has been written to under autograd since its gradient edge was ``edge``."""
     if not value.requires_grad:
         return False
     return edge is None or value.grad_fn is not None and value.grad_fn is not edge.node
 
 
 _GRAD_MODE_DEPENDENT = frozenset({aten.mkldnn_rnn_layer.default})
-"""Operations that compute what their gradients need only when grad mode is on."""
+"""Operations that compute the values that their gradients need only if grad mode is on."""
 _OTHER_GRADIENT_LAYOUT = frozenset({aten.ormqr.default})
-"""Operations whose gradients, taken of tensors without data, come out in another layout than eager's."""
+"""Operations whose gradients, computed on tensors without data, have other layouts than eager's."""
 _OTHER_EMPTY_GRADIENT = frozenset({aten.prod.default, aten.prod.dim_int})
-"""The same, of tensors without elements only."""
+"""The same for tensors without elements only."""
 
 
 def _refuse_what_differs_in_tracing(joint: JointGraph) -> None:
@@ -219,7 +220,8 @@ def _refuse_what_differs_in_tracing(joint: JointGraph) -> None:
 
 
 def _refuse_meta(joint: JointGraph) -> None:
-    """Where a gradient is zero, autograd may make it on the device that C++ knows of tensors without data."""
+    """Refuses a gradient that autograd makes on the meta device, which is the device of fake tensors in C++; it may do
+    so for zero gradients."""
     devices = [{n.meta["val"].device.type for n in nodes if isinstance(n.meta.get("val"), torch.Tensor)}
                for nodes in (joint.forward, joint.graph.nodes)]
     if "meta" in devices[1] - devices[0]:
@@ -227,7 +229,7 @@ def _refuse_meta(joint: JointGraph) -> None:
 
 
 def _owned(results: tuple[Any, ...], recorder: Recorder) -> tuple[Any, ...]:
-    """The results, in which no tensor shares memory with another that autograd does not know to be its base."""
+    """The results, copied where a result shares memory with another tensor that autograd does not know as its base."""
     made: dict[int, Any] = {}
     taken: set[int] = set()
     for value in results:
@@ -260,7 +262,7 @@ def _root_of(value: Any, recorder: Recorder) -> Any:
 
 
 def _has_own_gradients(value: torch.Tensor, root: torch.Tensor) -> bool:
-    """Whether a function of the user's made the view, so that its gradients are not those of a view."""
+    """Whether a user's autograd function made the view, so that its gradients are not those of a view."""
     node, end = value.grad_fn, root.grad_fn
     while node is not None and node is not end:
         if isinstance(node, torch.autograd.function.BackwardCFunction):
@@ -273,7 +275,7 @@ def _has_own_gradients(value: torch.Tensor, root: torch.Tensor) -> bool:
 def _forward_part(
     recorder: Recorder, inputs: list[Any], edges: _Edges, results: tuple[Any, ...]
 ) -> tuple[JointGraph, list[torch.Tensor | None]]:
-    """Ends the forward pass; gives for each value the fake tensor whose gradient comes in, if it has one."""
+    """Completes the forward pass. Also returns, for each value, the fake tensor whose gradient comes in, or None."""
     graph, memory = recorder.graph, recorder.memory
     with torch.no_grad():
         mutated = [i for i, t in enumerate(recorder.inputs) if t is not None and t.storage.version > 0]
@@ -339,7 +341,7 @@ def _backward_part(
     recorder.end_of_forward()
     grads: list[Any] = [None] * len(edges)
     if heads and wanted:
-        # autograd asks whether the sizes of tangents are those of the results.
+        # autograd asks whether tangents and results have the same sizes.
         with torch._C._DisableAutocast(), torch_questions.scope(symbols=False), recorder:
             ends = [edge for edge in edges if edge is not None]
             found = torch.autograd.grad(heads, ends, tangents, allow_unused=True)
@@ -351,12 +353,12 @@ def _backward_part(
         values = Values(memory, recorder.emit)
         for grad in grads:
             if isinstance(grad, torch.Tensor) and _is_of_forward(grad, joint, recorder):
-                # The caller must not get hold of what the forward pass still owns.
+                # The caller must not get memory that belongs to the forward pass.
                 with recorder:
                     grad = aten.clone.default(grad)
             tracked = memory.find(grad) if isinstance(grad, torch.Tensor) else None
             if tracked is not None and tracked.storage.root.fake.dtype is not tracked.fake.dtype:
-                # Such as the real parts of complex numbers: handed out in memory of its own.
+                # Such as the real part of a complex tensor: it is returned in memory of its own.
                 node = recorder.emit(ops.copy_strided, (memory.read(tracked), tuple(grad.stride())))
                 grad = memory.add(node.meta["val"], node).fake
             made = recipe(grad, memory, known, values) if grad is not None else LiteralOutput(None)
@@ -367,7 +369,7 @@ def _backward_part(
 
 
 def _seen(gm: GraphModule, inputs: list[Any], edges: _Edges, results: tuple[Any, ...]) -> list[torch.Tensor]:
-    """The tensors with a history from the graph that the program sees."""
+    """The tensors that the program sees and that have a history in the graph."""
     inside = gm.graph.output_node().meta.get("inside", ())
     made = [value for at, value in enumerate(results) if at not in inside and isinstance(value, torch.Tensor)]
     written = [value for value, edge in zip(inputs, edges)
@@ -385,7 +387,7 @@ def _find_freed(joint: JointGraph, bases: list[torch.Tensor | None], edges: _Edg
 
 
 def _has_none(joint: JointGraph, value: int) -> bool:
-    """Whether the backward pass from a value is an error in any case."""
+    """Whether a backward pass from the value is an error in any case, so that no gradient comes in."""
     return value in joint.freed and joint.freed[value].before_inputs
 
 

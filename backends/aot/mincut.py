@@ -34,7 +34,8 @@ class FlowNetwork:
         self._left.append(0.0)
 
     def reachable_after_cut(self, source: int, sink: int) -> set[int] | None:
-        """The vertices on the source's side of a minimum cut, the one nearest the source; None if no finite cut exists.
+        """The vertices on the source's side of the minimum cut that is nearest to the source; None if no finite cut
+        exists.
         """
         while True:
             levels = self._levels(source)
@@ -77,7 +78,7 @@ class FlowNetwork:
             else:
                 if v == source:
                     return None
-                # A dead end: back one step, and past the edge that led here.
+                # A dead end: go back one step, and skip the edge that led here.
                 v = self._head[path.pop() ^ 1]
                 progress[v] += 1
         return path

@@ -1,7 +1,7 @@
-"""Functional forms of mutating operations (those that write to arguments), found by their schemas.
+"""Functional forms of mutating operations (those that write to arguments), derived from their schemas.
 
-Invariant: calling ``Form.target`` with the operation's own arguments (without those in ``Form.dropped``) gives
-``Form.own`` results of the operation that are no argument of it, followed by the new value of each argument in
+Invariant: calling ``Form.target`` with the operation's own arguments (without those in ``Form.dropped``) returns the
+``Form.own`` results of the operation that are not arguments of it, followed by the new value of each argument in
 ``Form.mutated``, in order.
 """
 from __future__ import annotations
@@ -19,12 +19,13 @@ Place = int | str
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Form:
-    """See the module's docstring.
+    """The functional form of an operation; see the module's docstring.
 
     Attributes:
+        target: the functional operation.
         mutated: positions or keywords of the arguments that are written.
-        returned: for each result of the operation: a place in ``mutated`` (that argument is returned), or None (its
-            own).
+        returned: for each result of the operation: an index into ``mutated``, if it returns that argument; None for a
+            result of its own.
         dropped: keywords that the functional form does not have: ``out`` arguments.
     """
 
@@ -41,13 +42,13 @@ class Form:
 _OTHERWISE = frozenset({
     torch.ops.aten._native_batch_norm_legit.default, torch.ops.aten._batch_norm_with_update.default,
     torch.ops.aten.rrelu_with_noise.default})
-"""Operations whose functional form promises other dtypes on fake tensors than it gives, or lays results out otherwise
-than the operation."""
+"""Operations whose functional form has other dtypes on fake tensors than on real ones, or lays out results differently
+from the operation."""
 
 
 @functools.cache
 def functional_form(op: Any) -> Form:
-    """How to compute what ``op`` writes without writing."""
+    """The functional form of ``op``, which computes the new values of arguments without writing to them."""
     schema = op._schema
     mutated: list[Place] = []
     alias_sets = []
@@ -68,7 +69,7 @@ def functional_form(op: Any) -> Form:
 
 
 def _matching_overload(op: Any, out_names: frozenset[str], results: int) -> Any:
-    """An operation without writes that takes the same arguments (less ``out``) and gives that many results."""
+    """An operation that does not write, takes the same arguments (except ``out``) and returns that many results."""
     namespace, name = op._schema.name.split("::")
     wanted = [(a.name, str(a.type)) for a in op._schema.arguments if a.name not in out_names]
     for candidate in (name.removesuffix("_"), name.removesuffix("_") + "_functional"):
@@ -86,7 +87,7 @@ def _matching_overload(op: Any, out_names: frozenset[str], results: int) -> Any:
 
 
 def argument_at(place: int | str, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The argument at a place of the schema, however it was passed."""
+    """The argument at a position (or with a keyword) of the schema, whether it was passed by position or keyword."""
     if isinstance(place, int):
         if place < len(args):
             return args[place]

@@ -1,12 +1,12 @@
-"""Partition of a joint graph into a forward and a backward graph: which values are saved between them, and which are
-computed again (rematerialized).
+"""Partition of a joint graph into a forward and a backward graph: chooses which values are saved in between, and which
+are computed again (rematerialized).
 
-The saved values are a minimum cut, in bytes, between what the forward pass knows and what the backward pass reads.
-Eager's own choice is one of the cuts considered, so that no more is saved than in eager.
+The saved values are a minimum cut, in bytes, between the values that the forward pass has to compute and those that the
+backward pass reads. Eager's own choice is one of the cuts considered, so no more is saved than in eager.
 
-Invariants: what draws random numbers, and what is not cheap, is never computed again. An input or a result of the
-graph is saved only if eager saves it too, as the user may write to it afterwards, which autograd then reports or, in
-eager, need not mind.
+Invariants: an operation that draws random numbers, or is not cheap, is never computed again. An input or a result of
+the graph is saved only if eager saves it too: the user may write to it afterwards, and autograd then reports an error,
+which must not happen where eager has none.
 """
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ _CHEAP = frozenset({
 
 
 def partition(joint: JointGraph) -> tuple[AtenGraph, Saved]:
-    """The forward graph, whose values are those of the joint graph followed by the saved ones, and what is saved."""
+    """The forward graph, whose results are the joint graph's values followed by the saved ones; and the saved
+    values."""
     needed = _needed_by_gradients(joint)
     saved = _choose(joint, needed)
     places = {node: i for i, node in enumerate(joint.inputs)}
@@ -77,7 +78,7 @@ def partition(joint: JointGraph) -> tuple[AtenGraph, Saved]:
             values.append(len(made))
             result = env[node]
             if node in places:
-                # Written by the graph itself: its contents at entry.
+                # The graph writes to this input; its contents at entry are saved.
                 result = graph.call_function(aten.clone.default, (result,))
                 result.meta.update(val=node.meta["val"], origin=None)
             made.append(result)
@@ -92,8 +93,8 @@ def partition(joint: JointGraph) -> tuple[AtenGraph, Saved]:
 
 
 def backward_graph(joint: JointGraph, saved: Saved) -> AtenGraph:
-    """The graph from the saved values, then the numbers of ``joint.sizes``, then the tangents that come in, to the
-    gradients of the inputs.
+    """The backward graph. It takes the saved values, the numbers of ``joint.sizes`` and the incoming tangents, and
+    returns the gradients of the inputs.
     """
     by_name = {node.name: node for node in joint.graph.nodes}
     graph = Graph()
@@ -130,7 +131,7 @@ def backward_graph(joint: JointGraph, saved: Saved) -> AtenGraph:
 
 
 def _in_order_of_need(node: Node, env: dict[Node, Node], joint: JointGraph) -> list[Node]:
-    """The checkpointed nodes that the node waits for, each as late as can be, and the node."""
+    """The checkpointed nodes that the node depends on, each as late as possible, followed by the node itself."""
     found: dict[Node, None] = {}
     todo = [node]
     while todo:
@@ -145,7 +146,7 @@ def _in_order_of_need(node: Node, env: dict[Node, Node], joint: JointGraph) -> l
 
 
 def _constants_first(graph: Graph) -> None:
-    """``get_attr`` nodes follow the placeholders."""
+    """Moves ``get_attr`` nodes up, directly behind the placeholders."""
     nodes = list(graph.nodes)
     first = next((n for n in nodes if n.op != "placeholder"), None)
     for node in nodes:
@@ -154,7 +155,8 @@ def _constants_first(graph: Graph) -> None:
 
 
 def _shifted(recipe: OutputRecipe, by: int) -> OutputRecipe:
-    """A recipe of tangents as one of placeholders, which others precede."""
+    """A recipe whose indices count tangents, changed so that they count all placeholders, ``by`` of which come
+    first."""
     if isinstance(recipe, InputOutput):
         return InputOutput(recipe.index + by)
     if isinstance(recipe, OutputAlias) and isinstance(recipe.base, InputOutput):
@@ -164,7 +166,7 @@ def _shifted(recipe: OutputRecipe, by: int) -> OutputRecipe:
 
 
 def _ancestors(nodes: Iterable[Node], stop: set[Node] | frozenset[Node] = frozenset()) -> set[Node]:
-    """The nodes and all that they are computed from, not past ``stop``."""
+    """The nodes and everything that they are computed from; the search does not go past nodes in ``stop``."""
     found: set[Node] = set()
     todo = list(nodes)
     while todo:
@@ -177,7 +179,7 @@ def _ancestors(nodes: Iterable[Node], stop: set[Node] | frozenset[Node] = frozen
     return found
 
 
-# ---------------------------------------------------------------- the choice
+# ---------------------------------------------------------------- the choice of saved values
 def _needed_by_gradients(joint: JointGraph) -> set[Node]:
     effects = [n for n in joint.graph.nodes if n not in joint.forward and n.op == "call_function"
                and passes.is_effectful(n)]
@@ -189,7 +191,7 @@ def _choose(joint: JointGraph, needed: set[Node]) -> list[Node]:
     read_by_eager = {node for node in joint.forward & needed
                      if any(user not in joint.forward and user in needed for user in node.users)}
     owned_by_eager = {passes.root(node) for node in read_by_eager}
-    # Eager keeps what a checkpointed function reads, to run it again.
+    # Eager keeps the inputs of a checkpointed function, to run it again.
     owned_by_eager |= {passes.root(read) for node in joint.forward if _is_checkpointed(node)
                        for read in node.all_input_nodes}
     exposed = {passes.root(node) for node in joint.values} | set(joint.inputs)
@@ -203,7 +205,7 @@ def _choose(joint: JointGraph, needed: set[Node]) -> list[Node]:
     for node in candidates:
         network.edge(enter[node], leave[node], _price(node, exposed, owned_by_eager))
         if node.op == "get_attr":
-            continue  # both graphs have it
+            continue  # both graphs have this constant
         if node.op == "placeholder" or not _may_repeat(node, joint):
             network.edge(source, enter[node], INFINITE)
         for user in node.users:
@@ -220,7 +222,7 @@ def _choose(joint: JointGraph, needed: set[Node]) -> list[Node]:
 
 
 def _price(node: Node, exposed: set[Node], owned_by_eager: set[Node]) -> float:
-    """Bytes, and a little for each tensor."""
+    """The capacity of a node in the cut: its bytes, and a little for each tensor; infinite if it can't be saved."""
     value = node.meta["val"]
     if node.op == "get_attr":
         return INFINITE
@@ -231,13 +233,13 @@ def _price(node: Node, exposed: set[Node], owned_by_eager: set[Node]) -> float:
         return INFINITE
     price = hint_of(value.numel()) * value.itemsize + 64
     if node.op == "placeholder":
-        # Its memory is the caller's, who mostly keeps it.
+        # Its memory belongs to the caller, who mostly keeps it anyway.
         return 1.0 if node.meta.get("static") else price / 4
     return float(price)
 
 
 def _is_view_node(node: Node) -> bool:
-    """Whether it is a view of another node, or one of several results' views: made again at no cost."""
+    """Whether it is a view of another node, or one of several views that an operation returns; remaking it is free."""
     if node.op != "call_function":
         return False
     if node.target is operator.getitem:
@@ -258,8 +260,8 @@ def _may_repeat(node: Node, joint: JointGraph) -> bool:
 
 
 def _is_checkpointed(node: Node) -> bool:
-    """Whether the user asked for it to be computed again, with ``torch.utils.checkpoint``; not so for the results of
-    what is checkpointed, from which the next part is computed again.
+    """Whether the user asked for it to be recomputed, with ``torch.utils.checkpoint``. The results of a checkpointed
+    function do not count: the next function is recomputed from them.
     """
     origin = node.meta.get("origin")
     if origin is None or not getattr(origin.target, "recomputed", False):
@@ -268,7 +270,7 @@ def _is_checkpointed(node: Node) -> bool:
 
 
 def _feeds_library(node: Node, joint: JointGraph, forward: bool) -> bool:
-    """Whether a library call of the forward (or backward) pass reads the node, so that it has to be in memory."""
+    """Whether a library call of the forward (or backward) pass reads the node, which then has to be in memory."""
     todo, seen = list(node.users), set()
     while todo:
         user = todo.pop()

@@ -1,14 +1,13 @@
-"""The recorder: runs a captured graph on fake tensors and writes down the aten calls that it makes, as a functional
+"""The recorder: interprets a captured graph on fake tensors and records the aten calls that it makes as a functional
 graph.
 
-How it works: the captured graph is interpreted, node by node, under a dispatch mode that sits above the fake mode and
-below autograd. Each aten call arrives there and is, in this order: decomposed by our table; decomposed by aten itself
-if it is a composite (with aten's own kernel, so that eager's choice of algorithm is kept); rewritten to its
-functional form if it writes to an argument; or run on the fakes and recorded. Memory is tracked by
-``functional.Memory``.
+The captured graph is interpreted, node by node, under a dispatch mode that sits above the fake mode and below autograd.
+Each aten call that arrives there is, in this order: decomposed by our table; decomposed by aten's own kernel if it is a
+composite (so that eager's choice of algorithm is kept); rewritten to its functional form if it writes to an argument;
+or run on the fake tensors and recorded as a node. ``functional.Memory`` keeps track of memory.
 
-Invariant: interpreting the finished graph on real inputs, then applying its ``outputs`` recipes, has the effects and
-results of the captured graph in eager, the random stream included.
+Invariant: running the finished graph on real inputs and then applying its ``outputs`` recipes has the same side effects
+and results as the captured graph in eager, including the stream of random numbers.
 """
 from __future__ import annotations
 
@@ -56,11 +55,11 @@ _RANDOM_FILLS = frozenset(
 
 
 _WITHOUT_GRADIENT = frozenset({torch.nn.functional.one_hot})
-"""Composites whose decomposition is ours also where autograd records: it would take them apart before we see them."""
+"""Composites that run below autograd, as it would decompose them otherwise before our decomposition gets them."""
 
 
 def _is_within(root: torch.Tensor, size: Any, stride: Any, offset: Any) -> bool:
-    """Whether all that ``as_strided`` may reach are elements of the tensor: a write elsewhere would be lost."""
+    """Whether ``as_strided`` reaches elements of the tensor only: a write elsewhere in the memory would be lost."""
     if not all(type(n) is int for n in (offset, *size, *stride, *root.shape, *root.stride())):
         return True
     end = offset + max(storage_extent(size, stride), 1)
@@ -82,12 +81,12 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
     Args:
         gm: the captured graph; its output is a flat tuple.
         example_inputs: a fake tensor (or number) for each placeholder, as at the graph's entry.
-        decompositions: for an operation, a function of the same arguments that computes it by others, or
-            ``NotImplemented``.
+        decompositions: maps an operation to a function of the same arguments that computes it by other operations, or
+            returns ``NotImplemented``.
 
     Raises:
         CannotFunctionalize: the graph does something to memory that has no functional form, or makes a tensor whose
-            size depends on values.
+            size depends on values of other tensors.
     """
     if any(map(_is_new_leaf, gm.graph.output_node().all_input_nodes)):
         raise CannotFunctionalize("a result that is a new leaf of autograd")
@@ -113,7 +112,7 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
 
 
 def _makes_inference_tensors(recipes: Sequence[OutputRecipe], results: Sequence[Any]) -> bool:
-    """Whether what a graph makes are inference tensors; views of its inputs are what the inputs are."""
+    """Whether the tensors that a graph makes are inference tensors. Views of its inputs are not considered."""
     made = set()
     for recipe, result in zip(recipes, results):
         base = recipe.base if isinstance(recipe, OutputAlias) else recipe
@@ -125,8 +124,8 @@ def _makes_inference_tensors(recipes: Sequence[OutputRecipe], results: Sequence[
 
 
 def refuse_chosen_gradients(gm: GraphModule) -> None:
-    """Refuses gradients through one of several graphs. Computed through all, zeros for those that did not run could
-    meet infinities on their way.
+    """Refuses gradients through a choice between graphs. They would be computed for all branches, and the zeros of a
+    branch that did not run could be multiplied by infinities on their way.
     """
     for node in gm.graph.nodes:
         if node.op != "call_function":
@@ -139,18 +138,18 @@ def refuse_chosen_gradients(gm: GraphModule) -> None:
 
 
 def _is_new_leaf(node: Node) -> bool:
-    """Whether gradients begin at what a node makes."""
+    """Whether a node makes a leaf of autograd that requires grad."""
     value = node.meta.get("example_value")
     if node.op == "placeholder" or not isinstance(value, torch.Tensor) or not (value.requires_grad and value.is_leaf):
         return False
-    # A view that was taken without gradients says what its base says.
+    # A view that was taken without gradients counts as its base does.
     return value._base is None or not value._base.requires_grad
 
 
 @contextlib.contextmanager
 def global_state_kept() -> Iterator[None]:
-    """Grad mode and autocast as before, whatever nodes of the graph switched and wherever it ends; no fake tensor in
-    autocast's cache of casts, from the trace or for the program, nor shown to its hooks on what autograd saves.
+    """Restores grad mode, default dtype and autocast, whatever nodes of the graph switch and wherever it ends. Keeps
+    fake tensors out of autocast's cache of casts, and from the program's saved-tensor hooks.
     """
     grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
     casting, depth = ambient.casting(), autocast.depth()
@@ -167,18 +166,18 @@ def global_state_kept() -> Iterator[None]:
 
 
 class Recorder(TorchDispatchMode):
-    """The dispatch mode; holds the graph under construction.
+    """The dispatch mode, which holds the graph under construction.
 
     Attributes:
         graph: the functional graph so far.
-        memory: what each fake tensor's value is.
-        inputs: for each placeholder its ``Tracked``, or None if it is no tensor.
-        constants: tensors met that are no inputs.
+        memory: the value of each fake tensor.
+        inputs: the ``Tracked`` of each placeholder, or None if it is not a tensor.
+        constants: real tensors that the program uses and that are not inputs.
     """
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # Keeps torch from wrapping __torch_dispatch__ with what imports torch._dynamo.
+        # Keeps torch from wrapping __torch_dispatch__ in a function that imports torch._dynamo.
         return False
 
     def __init__(self, fake_mode: Any, decompositions: Decompositions, below_autograd: bool = False) -> None:
@@ -194,7 +193,7 @@ class Recorder(TorchDispatchMode):
         self._origin: Node | None = None
         self._insert_constants_after: Node | None = None
         self._default_dtype = torch.get_default_dtype()
-        self._casts: tuple[casts_inside.Key, ...] = ()  # those of autocast that hold within the operation at hand
+        self._casts: tuple[casts_inside.Key, ...] = ()  # autocast's casts that hold inside of the current operation
 
     # ------------------------------------------------------------ inputs and the walk over the captured graph
     def add_inputs(self, gm: GraphModule, example_inputs: list[Any]) -> None:
@@ -203,7 +202,7 @@ class Recorder(TorchDispatchMode):
         for node, value in zip(placeholders, example_inputs):
             layout = node.meta.get("layout")
             if layout is not None and layout != (tuple(value.shape), value.stride()):
-                # Kernels would be made for memory that the call does not get.
+                # Kernels would be generated for a layout that the call's tensors do not have.
                 raise CannotFunctionalize(f"{node.target} has other sizes after the graph than at its entry")
             mine = self.graph.placeholder(str(node.target))
             mine.meta.update(val=value, origin=node, static=bool(node.meta.get("static")))
@@ -211,7 +210,7 @@ class Recorder(TorchDispatchMode):
             self._insert_constants_after = mine
 
     def interpret(self, gm: GraphModule, example_inputs: list[Any]) -> tuple[Any, ...]:
-        """Runs ``gm``, which makes the calls that are recorded; its results."""
+        """Runs ``gm``, whose calls are recorded on the way; returns its results."""
         env: dict[Node, Any] = {}
         feed = iter(example_inputs)
         for node in gm.graph.nodes:
@@ -230,7 +229,7 @@ class Recorder(TorchDispatchMode):
             else:
                 env[node] = _INTERPRETED[node.op](self, gm, node.target, args, kwargs)
             if written is not None and written == self._version(kwargs["out"]):
-                # Through a view that does not say that it is one, or not at all on fake tensors.
+                # It wrote through a view that is not declared as one, or did not write on fake tensors.
                 raise CannotFunctionalize(f"{node.target} does not write to out as far as can be seen")
         raise AssertionError("the graph has no output")
 
@@ -250,14 +249,14 @@ class Recorder(TorchDispatchMode):
         return self._constant(operator.attrgetter(target)(gm))
 
     def _version(self, value: Any) -> tuple[int, int] | None:
-        """What tells whether a tensor has been written to."""
+        """A value that changes when a tensor is written to."""
         if not isinstance(value, torch.Tensor):
             return None
         storage = self._track(value).storage
         return id(storage), storage.version
 
     def end_of_forward(self) -> None:
-        """What is recorded from now on comes from no node of the captured graph."""
+        """Marks the end of the forward pass: later nodes come from no node of the captured graph."""
         self._origin = None
 
     # ------------------------------------------------------------ dispatch
@@ -269,7 +268,7 @@ class Recorder(TorchDispatchMode):
             raise CannotFunctionalize(f"{func} under autocast")
         casts = self._casts
         if kind_of(func) == "composite" and not casts_inside.are_cast(func, (args, kwargs)):
-            # Not by a decomposition of ours: what aten's own kernel calls is cast.
+            # Our decompositions are not used: the operations that aten's own kernel calls are cast, too.
             with self, self._flags.kept_by_views(func, args), casts_inside.on(casts):
                 return self._take_apart(func, args, kwargs)
         self._casts = ()
@@ -282,13 +281,13 @@ class Recorder(TorchDispatchMode):
         if func.namespace == "prim":
             return func(*args, **kwargs)
         if func in _NUMBERS_OF_LAYOUT:
-            # A kernel of aten's own that has no symbols: they become the numbers of this call, which is guarded.
+            # These kernels have no symbols: symbolic sizes are specialized to those of this call, by guards.
             found = _NUMBERS_OF_LAYOUT[func](args[0])
             if args[0]._has_symbolic_sizes_strides and self._fake_mode.env.may_call_again():
                 raise NumbersAsked(str(func))
             return tuple(map(int, found)) if isinstance(found, tuple) else int(found)
         if any(map(_is_real, args)) and func not in LIFTS:
-            # A function that is in the graph as a whole may use tensors that nobody passed to it.
+            # A function that the graph calls as a whole may use real tensors that nobody passed to it.
             args = torch.fx.node.map_aggregate(args, self._constant)
         decomposition = self._decompositions.get(func) or one_by_one(func)
         if decomposition is not None:
@@ -312,8 +311,8 @@ class Recorder(TorchDispatchMode):
         return _RECORDED[kind](self, func, args, kwargs)
 
     def _take_apart(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Records what a composite operation is made of: as C++ takes it apart or, where the trace's fake mode does so
-        or C++ would ask for symbols as numbers, as Python does."""
+        """Records a composite operation as the operations that it consists of: by its C++ kernel, or by Python's
+        decomposition where the trace's fake mode uses that or C++ would ask for symbols as numbers."""
         def run(in_python: bool) -> Any:
             made = casts_inside.take_apart(func, args, kwargs, in_python)
             return self._as_new(func, made) if in_python else made
@@ -324,7 +323,7 @@ class Recorder(TorchDispatchMode):
         return run(True) if asked((args, kwargs), func) else self._fake_mode.taken_apart(run, (args, kwargs))
 
     def _as_new(self, func: Any, made: Any) -> Any:
-        """The result of an operation that gives no view where Python ends with one (``matmul`` of torch 2.11)."""
+        """The result of an operation that returns no view, even if its Python form does (``matmul`` in torch 2.11)."""
         if not isinstance(made, torch.Tensor) or any(r.alias_info is not None for r in func._schema.returns):
             return made
         return made if self._track(made).parent is None else aten._unsafe_view.default(made, made.shape)
@@ -332,7 +331,7 @@ class Recorder(TorchDispatchMode):
     def _record_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], view: bool = False) -> Any:
         result = func(*args, **kwargs)
         if torch.get_default_dtype() != self._default_dtype and isinstance(result, torch.Tensor):
-            # The graph itself has set another: what follows from it is said.
+            # The graph has changed the default dtype; so the dtype that follows from it is passed explicitly.
             if kwargs.get("dtype") is None and any(a.name == "dtype" for a in func._schema.arguments):
                 kwargs = {**kwargs, "dtype": result.dtype}
         self._flags.set_on_cast(func, args, result)
@@ -352,13 +351,13 @@ class Recorder(TorchDispatchMode):
                     else:
                         self.memory.add(item, part)
         elif not isinstance(result, (bool, int, float)):
-            # Nothing to use: the call is there for what it does.
+            # No tensor results: the call is made for its side effect.
             self._create(func, self._nodes(args), self._nodes(kwargs), result).meta["effect"] = True
         return result
 
     def _record_view(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not isinstance(args[0], torch.Tensor):
-            # A number that C++ made a tensor of: a factor 1j, whose conjugate the gradient of a product asks for.
+            # C++ has made a tensor of a number: a factor 1j, whose conjugate occurs in the gradient of a product.
             with self:
                 return func(aten.scalar_tensor.default(args[0], dtype=torch.tensor(args[0]).dtype), *args[1:], **kwargs)
         if args[0].layout is not torch.strided:
@@ -372,7 +371,7 @@ class Recorder(TorchDispatchMode):
             return
         parent = self._track(args[0])
         if func is aten.detach.default and parent.parent is None and self._is_just_made(parent):
-            # So torch's factories end, on fake tensors: nobody has the other one.
+            # This is how torch's factories end on fake tensors; nobody else has the undetached tensor.
             self.memory.rename(parent, fake)
             return
         if func is aten.as_strided.default:
@@ -385,8 +384,8 @@ class Recorder(TorchDispatchMode):
 
     @staticmethod
     def _strided_view(parent: Tracked, fake: torch.Tensor, size: Any, stride: Any) -> tuple[Tracked, ViewStep]:
-        """What ``as_strided`` of ``parent`` looks at, and how. The offset that it is given counts from the start of the
-        storage, which a value of the graph does not have."""
+        """The tensor that ``as_strided`` of ``parent`` is a view of, and the step. The given offset counts from the
+        start of the storage; values in the graph have no storage."""
         root = parent.storage.root
         offset = fake.storage_offset() - root.fake.storage_offset()
         if not _is_within(root.fake, size, stride, offset):
@@ -431,7 +430,7 @@ class Recorder(TorchDispatchMode):
         if not torch.can_cast(value.dtype, target.dtype):
             raise CannotFunctionalize(f"{func} can't store {value.dtype} as {target.dtype}")  # eager raises
         if target.shape != value.shape and any(a.is_out for a in func._schema.arguments):
-            # An `out` tensor is resized to fit. Its memory is then its own.
+            # An `out` tensor is resized to fit; it then has memory of its own.
             if self._is_input(target):
                 raise CannotFunctionalize(f"{func} resizes an input")
             if self.memory.is_seen_by_others(self._track(target)):
@@ -443,7 +442,7 @@ class Recorder(TorchDispatchMode):
         self.memory.write(self._track(target), self._node(value))
 
     def _keep_layout(self, fake: torch.Tensor) -> torch.Tensor:
-        """A twin of a tensor whose sizes or strides are about to change: from now on nodes know it by that."""
+        """A twin of a tensor whose sizes or strides are about to change; nodes' metadata refer to it from now on."""
         old = aten.alias.default(fake)
         for known in self.graph.nodes:
             value = known.meta["val"]
@@ -472,7 +471,7 @@ class Recorder(TorchDispatchMode):
         return target
 
     def _record_outside(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of a plain function, which never reaches the dispatcher as such."""
+        """Records a call of a plain function, which the dispatcher never sees."""
         self.__exit__(None, None, None)
         try:
             return self._record_call(target, args, kwargs)
@@ -480,7 +479,7 @@ class Recorder(TorchDispatchMode):
             self.__enter__()
 
     def _record_relayout(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-        """``t_`` and its like: the tensor becomes a view of what it was."""
+        """Records ``t_`` and the like: the tensor becomes a view of its former self."""
         fake = args[0]
         before = self._track(fake)
         if self._is_input(fake):
@@ -500,7 +499,7 @@ class Recorder(TorchDispatchMode):
         return fake
 
     def _is_just_made(self, t: Tracked) -> bool:
-        """Whether it comes from a factory that the call which runs, one of torch's own functions, has called."""
+        """Whether it comes from a factory that the current call, a torch function in C, has called."""
         origin = self._origin
         if origin is None or t.node.meta.get("origin") is not origin:
             return False
@@ -508,13 +507,13 @@ class Recorder(TorchDispatchMode):
 
     # ------------------------------------------------------------ nodes
     def emit(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Node:
-        """A node whose metadata is computed from that of the nodes it reads. Not for use under this mode."""
+        """Adds a node; computes its metadata from those of its arguments. Not to be called while this mode is on."""
         kwargs = kwargs or {}
         fakes, fake_kwargs = torch.fx.node.map_arg((args, kwargs), lambda node: node.meta["val"])
         return self._create(target, args, kwargs, target(*fakes, **fake_kwargs))
 
     def _create(self, target: Any, args: Any, kwargs: Any, value: Any) -> Node:
-        # Arguments are set afterwards, which spares the search for symbolic sizes that create_node warns of.
+        # Arguments are set afterwards, which saves create_node's search for symbolic sizes to warn of.
         node = self.graph.create_node("call_function", target)
         node.args = args
         if kwargs:
@@ -570,8 +569,8 @@ class Recorder(TorchDispatchMode):
         return twin
 
 
-# ---------------------------------------------------------------- what each kind of operation runs
-# What is done with an operation of each kind, beside those kept as a whole, and what interpreting a node runs.
+# ---------------------------------------------------------------- dispatch by the kind of operation
+# How operations of each kind are recorded, except those that are kept whole; and how each kind of node is interpreted.
 _RECORDED: dict[str, Callable[[Recorder, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     "pure": Recorder._record_call, "view": Recorder._record_view, "mutating": Recorder._record_mutation,
     "relayout": Recorder._record_relayout, "lift": lambda recorder, func, args, kwargs: recorder._constant(args[0]),
@@ -590,7 +589,7 @@ _NUMBERS_OF_LAYOUT: dict[Any, Callable[[torch.Tensor], Any]] = {
 
 
 def _is_real(value: Any) -> bool:
-    """Whether it is a tensor, or a list with one, that is not of the traced program."""
+    """Whether it is a real tensor, which is not of the traced program, or a list that contains one."""
     if isinstance(value, torch.Tensor):
         return not isinstance(value, FakeTensor)
     return isinstance(value, (list, tuple)) and any(map(_is_real, value))

@@ -1,8 +1,9 @@
 """The ``autograd.Function`` of a pair of compiled graphs, forward and backward.
 
-Invariant: to autograd the pair is one operation whose results, versions, saved tensors and gradients behave as those
-of eager's many: what it saves is freed with the graph, a saved input that was written since is reported, a gradient
-that nobody sent is no gradient, and views of inputs and of results are views that autograd knows.
+Invariant: for autograd the pair is one operation, whose results, versions, saved tensors and gradients behave like
+those of eager's many operations: saved tensors are freed with the graph, a saved input that was written since is
+reported, an undefined incoming gradient gives undefined gradients, and views of inputs and of results are views that
+autograd knows.
 """
 from __future__ import annotations
 
@@ -31,19 +32,20 @@ def training_function(
     interface: Interface, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call | None],
     checks: Sequence[Callable[[], None]] = (), double_backward: DoubleBackward | None = None,
 ) -> Call:
-    """The function of the captured graph's inputs that takes part in autograd.
+    """The function of the captured graph's inputs, which takes part in autograd.
 
     Args:
-        interface: of what was traced.
-        forward: computes the joint graph's values, then the saved ones.
-        saved: what goes to the backward pass.
-        backward_for: the compiled backward pass for the values to which gradients come in; called once for each
-            such choice, when it first occurs. It takes a list of the saved values, the numbers of `interface.sizes` and
-            the gradients, and empties it. None: it can't be had, the gradients are computed by `double_backward`.
+        interface: the interface of the traced graph.
+        forward: computes the joint graph's values, followed by the saved ones.
+        saved: the values that are saved for the backward pass.
+        backward_for: returns the compiled backward pass for the values that gradients come in for; it is called once
+            for each such set, when the set first occurs. The backward pass takes a list of the saved values, the
+            numbers of `interface.sizes` and the gradients, and empties it. None: there is no compiled one, and
+            `double_backward` computes the gradients.
         checks: called before each backward pass; they raise if it must not run as it was compiled.
-        double_backward: how gradients are computed that are to be differentiated themselves.
+        double_backward: computes gradients that are to be differentiated themselves.
 
-    It is called with the grad mode that the function itself will be called with.
+    To be called under the grad mode that the returned function will be called with.
     """
     if not any(interface.differentiable):
         return _results(interface, _without_autograd(forward))
@@ -76,7 +78,7 @@ def _results(interface: Interface, values: Call) -> Call:
 
 
 class Results:
-    """Writes to the captured graph's inputs, and makes its results of the forward pass's values, under autograd."""
+    """Writes to the captured graph's inputs, and makes its results from the forward pass's values, under autograd."""
 
     def __init__(self, results: tuple[Result, ...], values: Call, written: tuple[Written, ...] = ()) -> None:
         self._results = results
@@ -98,7 +100,7 @@ class Results:
             elif isinstance(recipe, LiteralOutput):
                 outputs.append(recipe.value)
             else:
-                # One recipe object is one tensor, however often it is returned.
+                # Each recipe object stands for one tensor, however often that is returned.
                 if id(recipe) not in made:
                     made[id(recipe)] = _view(recipe, values, inputs, result.detached)
                 outputs.append(made[id(recipe)])
@@ -106,14 +108,14 @@ class Results:
 
 
 def _write(tensor: torch.Tensor, value: torch.Tensor, written: Written) -> None:
-    """As the program's own writes, of which autograd knows the last result alone."""
+    """Does what the program's own writes do; autograd sees only the last value."""
     with torch.set_grad_enabled(written.differentiable):
         ops.overwrite(tensor, value, written.writes)
 
 
 def _view(recipe: OutputAlias, values: tuple[Any, ...], inputs: tuple[Any, ...], detached: bool) -> torch.Tensor:
     base = (values if isinstance(recipe.base, ValueOutput) else inputs)[recipe.base.index]
-    # What is no part of autograd's graph, but a view to it, was taken with grad mode off.
+    # A result that has no history, but is a view for autograd, was taken with grad mode off.
     with torch.set_grad_enabled(not detached or bool(recipe.detach)):
         if recipe.detach == "before":
             base = base.detach()
@@ -134,7 +136,8 @@ def _without_autograd(forward: Call) -> Call:
 
 
 def _without(apply: Call, places: tuple[int, ...]) -> Call:
-    """For a graph with inputs that its results' gradients don't reach: nothing behind them runs in the backward pass.
+    """For inputs that gradients of the results don't reach: detaches them, so that no node before them runs in the
+    backward pass.
     """
 
     def run(*inputs: Any) -> tuple[Any, ...]:
@@ -147,7 +150,8 @@ def _without(apply: Call, places: tuple[int, ...]) -> Call:
 
 
 def _with_a_leaf(apply: Call) -> Call:
-    """For a graph whose results require grad for leaves' sake that it makes itself, and that nobody else sees."""
+    """Adds a leaf as an input, for a graph whose results require grad only because of leaves that the graph makes
+    itself and that are not visible outside."""
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         return apply(*inputs, torch.empty(0, requires_grad=True))
@@ -156,13 +160,13 @@ def _with_a_leaf(apply: Call) -> Call:
 
 
 def _without_a_leaf(forward: Call) -> Call:
-    """The forward pass of such a graph, which has no use for the leaf."""
+    """The forward pass of such a graph, which ignores the leaf."""
     return lambda *inputs: forward(*inputs[:-1])
 
 
 def _through_views(apply: Call, double_backward: DoubleBackward) -> Call:
-    """For a graph whose gradients are differentiated: which of them the engine asks for it tells of operations, but not
-    of leaves, so that each input becomes the result of one."""
+    """For a graph whose gradients are differentiated: makes each input the result of a view operation, as the engine
+    tells which gradients it needs for operations, but not for leaves."""
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         if not double_backward.by_views:
@@ -173,7 +177,7 @@ def _through_views(apply: Call, double_backward: DoubleBackward) -> Call:
 
 
 def _needed(ctx: Any) -> tuple[bool, ...]:
-    """Of which inputs gradients are asked for, as far as is known."""
+    """Flags for the inputs whose gradients are needed, as far as is known."""
     if not ctx.tensors:
         return tuple(ctx.needs_input_grad)
     executed = torch._C._will_engine_execute_node
@@ -182,7 +186,7 @@ def _needed(ctx: Any) -> tuple[bool, ...]:
 
 
 def _with_grad_mode(apply: Call) -> Call:
-    """For a graph that is entered with grad mode off, and switches it on itself."""
+    """For a graph that is entered with grad mode off and switches it on itself."""
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         with torch.enable_grad():
@@ -192,7 +196,8 @@ def _with_grad_mode(apply: Call) -> Call:
 
 
 class _BackwardCalls:
-    """The compiled backward passes of a graph, by the results to which gradients come in; made when first needed."""
+    """The compiled backward passes of a graph, by the results that gradients come in for; compiled when first
+    needed."""
 
     def __init__(self, make: Callable[[tuple[bool, ...]], Call | None]) -> None:
         self._make = make
@@ -250,7 +255,7 @@ def _autograd_function(
             for check in checks:
                 check()
             given = tuple(grad is not None for grad in grads)
-            # Gradients of a batch, which vmap asks for at once, have no memory that kernels could read.
+            # vmap computes batches of gradients; these have no memory that kernels could read.
             call = None if torch.is_grad_enabled() or any(map(is_wrapped, grads)) else backwards.get(given)
             if call is None and double_backward is not None and (known := _all_saved(ctx, sources)) is not None:
                 found = double_backward.gradients(ctx.kept, known, grads, _needed(ctx), ctx.sizes if sizes else ())
@@ -258,9 +263,10 @@ def _autograd_function(
                     return found
             call = call or backwards.required(given)
             given_to_call: list[Any] = []
-            if sources:  # where eager saves nothing, a graph may be gone through again
+            if sources:  # where eager saves nothing, the backward pass may run again even if the graph is not retained
                 given_to_call += _take(ctx, independence, given, interface.differentiable, saved, count)
-                # The call lets go of what it has used up, and now alone holds it, unless the graph is retained.
+                # The call frees saved values after their last use, and is their only holder unless the graph is
+                # retained.
                 ctx.maybe_clear_saved_tensors()
             if sizes:
                 given_to_call += ctx.sizes
@@ -270,17 +276,17 @@ def _autograd_function(
                 return _call_backward(call, given_to_call)
             with torch.no_grad():
                 made = _call_backward(call, given_to_call)
-            # Differentiating further is an error only if it happens.
+            # Differentiating the gradients again is an error only if it happens.
             return tuple(None if g is None else _marked(g) for g in made)
 
     return Compiled
 
 
 def _needs_nothing(interface: Interface, ctx: Any, grads: Sequence[Any]) -> bool:
-    """Whether a backward pass needs nothing that was saved.
+    """Whether a backward pass needs no saved value.
 
     Raises:
-        RuntimeError: eager's, where it needs what the graph itself has freed.
+        RuntimeError: eager's error, if it needs something that the graph itself has freed.
     """
     for at, freed in interface.freed:
         if grads[at] is not None and (freed.before_inputs or _goes_to_all_leaves(ctx)):
@@ -295,7 +301,7 @@ def _save(ctx: Any, tensors: Sequence[torch.Tensor], differentiable: tuple[bool,
 
 
 def _all_saved(ctx: Any, sources: Sequence[Any]) -> Sequence[Any] | None:
-    """What was saved of these sources; None if a backward pass of another result has freed its part of it."""
+    """The saved values of these sources; None if a backward pass from another result has freed some of them."""
     if not sources:
         return ()
     try:
@@ -308,7 +314,7 @@ def _all_saved(ctx: Any, sources: Sequence[Any]) -> Sequence[Any] | None:
 
 
 def _goes_to_all_leaves(ctx: Any) -> bool:
-    """Whether the backward pass that runs is one of ``backward()``, as far as the leaves before the graph tell."""
+    """Whether the running backward pass was started by ``backward()``, judging by the leaves before the graph."""
     for node, _ in ctx.next_functions:
         while node is not None and node.next_functions:
             node = node.next_functions[0][0]
@@ -316,7 +322,7 @@ def _goes_to_all_leaves(ctx: Any) -> bool:
             if node is not None and not torch._C._will_engine_execute_node(node):
                 return False
         except RuntimeError:
-            return False  # said of a leaf whose gradient alone is asked for
+            return False  # raised for a leaf whose gradient alone is requested
     return True
 
 
@@ -324,7 +330,7 @@ def _take(
     ctx: Any, independence: IndependentResults | None, given: tuple[bool, ...], differentiable: tuple[bool, ...],
     saved: Saved, count: int,
 ) -> Sequence[Any]:
-    """The saved values for the gradients of some results; what others need is kept beyond this backward pass."""
+    """The saved values for the gradients of some results. Those that other results need outlive this backward pass."""
     if independence is None:
         tensors, _ = _saved_tensors(ctx, given, saved, count)
         return tensors
@@ -343,16 +349,16 @@ def _take(
 def _saved_tensors(
     ctx: Any, given: tuple[bool, ...], saved: Saved, count: int
 ) -> tuple[Sequence[torch.Tensor], Sequence[Any]]:
-    """What the kernels get of the saved values, and what is known of them.
+    """The tensors that kernels get for the saved values, and the saved values as far as they are known.
 
     Raises:
-        RuntimeError: what torch raises the second time, or of a value that has been written to and is needed.
+        RuntimeError: torch's error for a second backward pass, or for a needed value that has been written to.
     """
     try:
         tensors = ctx.saved_tensors
     except RuntimeError:
         if not torch_versions.SAVED_ONE_BY_ONE and not hasattr(ctx, "versions"):
-            raise  # the node has one result, whose gradient reads all
+            raise  # the node has only one result, whose gradient reads all saved values
         own = [place is None and value < count for place, value in zip(saved.inputs, saved.values)]
         known = unwritten(ctx, saved.readers, given, own)
         return given_to_kernels(known), known
@@ -360,20 +366,20 @@ def _saved_tensors(
 
 
 def backward_checks(gm: GraphModule) -> list[Callable[[], None]]:
-    """What the calls of user's functions in a captured graph have to check before their gradients are computed."""
+    """The checks of user functions in a captured graph that have to run before their gradients are computed."""
     return [check for node in gm.graph.nodes if node.op == "call_function"
             for check in getattr(node.target, "checks", list)()]
 
 
 def _call_backward(call: Call, values: list[Any]) -> tuple[Any, ...]:
     if ambient.casts():
-        # Its casts are in the graph already.
+        # The graph already contains autocast's casts.
         with torch._C._DisableAutocast():
             return call(values)
     return call(values)
 
 
 def _marked(grad: torch.Tensor) -> torch.Tensor:
-    """The gradient, whose own gradient is an error."""
+    """The gradient, with a history that raises if it is differentiated."""
     error = torch._C._functions.DelayedError(NO_DOUBLE_BACKWARD.encode(), 1)
     return error(grad.detach().requires_grad_())

@@ -1,8 +1,8 @@
-"""The key under which a compiled graph is kept: a digest of all that decides what the graph is compiled to.
+"""The key of a compiled graph in the cache: a digest of everything that the result of compiling the graph depends on.
 
 That is the graph with its inputs' layouts, torch's state and dynamo_lite's settings, the files of dynamo_lite, the
-versions of torch and Python, the processor. Invariant: a graph that holds anything else, a function of the user's, a
-tensor, an object that no text can stand for, or that is compiled with lowerings of the user's, has no key.
+versions of torch and Python, and the processor. Invariant: a graph has no key if it contains anything else (a user's
+function, a tensor, an object that no string can represent), or if it is compiled with a user's lowerings.
 """
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
 from dynamo_lite.runtime import sized_operators
 from dynamo_lite.symbols.environment import Environment
 
-_FORMAT = 2  # raise it when what is kept changes its form
+_FORMAT = 2  # increment it when the format of entries changes
 _LIBRARIES = frozenset({"torch", "operator", "_operator", "math", "_math", "builtins", "dynamo_lite"})
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
               type)
 _WRITTEN_OUT = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.layout,
                 torch.memory_format, type(Ellipsis))
-# Settings of where and how, not of what.
+# Settings that say where and how a graph is compiled; they do not affect the result.
 _ELSEWHERE = frozenset({"cache_dir", "cache_secret", "num_compile_workers", "cpp_compiler", "cpp_compiler_timeout",
                         "cache_sizes", "kept_memory", "kept_memory_seconds"})
 
 
 class NoKey(Exception):
-    """The graph can't be told from others by a text."""
+    """No string can represent the graph without ambiguity."""
 
 
 class SymbolicKey(str):
-    """The key of a graph with symbolic sizes. What it was compiled to holds where the decisions that were made
-    meanwhile do, so there may be several.
+    """The key of a graph with symbolic sizes. The result of compiling it is valid only where the decisions that were
+    made meanwhile hold, so there may be several results of one graph.
 
     Attributes:
-        env: what the trace knows of its symbols, which the key tells.
-        start: how many decisions it had made when the key was made.
-        slot: which of the several is this call's.
+        env: the trace's environment of symbols; its description is a part of the key.
+        start: number of decisions that it had made when the key was computed.
+        slot: number of the result that this call uses.
     """
 
     env: Environment
@@ -58,7 +58,7 @@ class SymbolicKey(str):
     slot: int = 0
 
     def name(self, slot: int) -> str:
-        """The name of one of them."""
+        """The name of the cache entry for one of the results."""
         return str(self) if slot == 0 else hashlib.sha256(f"{self} {slot}".encode()).hexdigest()
 
 
@@ -68,13 +68,13 @@ def graph_key(gm: GraphModule, example_inputs: list[Any], options: dict[str, Any
     Args:
         gm: the graph.
         example_inputs: a fake tensor (or a number) for each placeholder.
-        options: of the backend.
+        options: the backend's options.
 
     Returns:
         the key; a ``SymbolicKey`` where sizes are symbols.
 
     Raises:
-        NoKey: with the reason in words.
+        NoKey: the graph has no key; the message says why.
     """
     digest = hashlib.sha256(_surroundings().encode("utf-8", "surrogatepass"))
     env = environment_of(example_inputs)
@@ -89,7 +89,7 @@ def graph_key(gm: GraphModule, example_inputs: list[Any], options: dict[str, Any
     return key
 
 
-# ---------------------------------------------------------------- what is around the graph
+# ---------------------------------------------------------------- the environment of the graph
 @functools.cache
 def _surroundings() -> str:
     here = os.path.dirname(os.path.abspath(__file__))
@@ -134,7 +134,7 @@ def _state(options: dict[str, Any]) -> str:
 
 
 def _torchs(kind: str, table: Mapping[Any, Any]) -> Iterator[tuple[str, str, str, str]]:
-    """Which functions of torch's the table holds: a user may have registered them in one process and not in another."""
+    """The torch functions in the table, which a user may have registered in one process and not in another."""
     for target, fn in table.items():
         package, _, rest = (getattr(fn, "__module__", None) or "").partition(".")
         if package == "torch":
@@ -165,7 +165,7 @@ def _inputs(gm: GraphModule, example_inputs: list[Any]) -> Iterator[str]:
 
 
 def _numbers(values: Iterable[Any]) -> tuple[int | str, ...]:
-    """Integers; the expressions of those that are symbols."""
+    """Integers as they are, symbolic ones as the text of their expressions."""
     try:
         return tuple(n if isinstance(n, int) else str(n) for n in map(index_of, values))
     except NotImplementedError as error:
@@ -186,7 +186,7 @@ def _nodes(gm: GraphModule) -> Iterator[str]:
 
 
 def _text(value: Any) -> str:
-    """An argument, so that different ones have different texts."""
+    """An argument as a string; different arguments have different strings."""
     if isinstance(value, Node):
         return f"%{value.name}"
     if type(value) in _WRITTEN_OUT:

@@ -1,11 +1,12 @@
-"""Training steps of convolution networks whose images have their channels innermost, computed in planes.
+"""Computes training steps of convolutional networks with channels-last images in planes, that is, in contiguous layout.
 
-The templates of convolutions compute in planes. So do calls that follow one element by element, or reduce images: a
-step copies an image where it comes in, its result where it leaves, and filters and their gradients. What the backward
-pass reads is saved in planes. (A graph without a backward pass needs less: ``lowering.planes``.)
+The templates of convolutions compute in planes. So do the operations that follow them and compute element by element
+or reduce images. Thus a training step copies an image where it enters and where a result leaves, and copies filters and
+their gradients. The tensors that are saved for the backward pass are in planes. (Graphs without a backward pass need
+less: ``lowering.planes``.)
 
-Invariant: what the graph gives is laid out as before; no call but those listed here, whose results do not depend on how
-their operands are laid out, sees another layout.
+Invariant: the graph's results keep their layouts; only the operations listed here, whose results do not depend on the
+layouts of their operands, get other layouts.
 """
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from dynamo_lite.backends.aot.joint import JointGraph
 aten = torch.ops.aten
 
 _CONVOLUTIONS: dict[Any, int] = {aten.convolution.default: 0, aten.convolution_backward.default: 1}
-"""Where the image is among the arguments."""
+"""Index of the image among the arguments."""
 _TRANSPOSED: dict[Any, int] = {aten.convolution.default: 6, aten.convolution_backward.default: 7}
 _OF_IMAGES: frozenset[Any] = frozenset({
     aten.sum.dim_IntList, aten.sum.default, aten.mean.dim, aten.mean.default, aten.var_mean.correction,
@@ -32,17 +33,18 @@ _OF_IMAGES: frozenset[Any] = frozenset({
     aten.upsample_bilinear2d_backward.default, aten.cat.default, aten.native_group_norm.default,
     aten.native_group_norm_backward.default, aten.detach.default, aten.alias.default,
 })
-"""Calls that follow a convolution into planes, besides those that compute element by element."""
+"""Operations that compute in planes if an operand is in planes, besides those that compute element by element."""
 
 
 def put_in_planes(joint: JointGraph) -> None:
-    """Rewrites the convolutions of a joint graph, and what follows them, under its fake mode."""
+    """Rewrites the convolutions of a joint graph, and the operations that follow them. To be called under its fake
+    mode."""
     if any(_begins(node) for node in joint.graph.nodes):
         _Rewriting(joint).run()
 
 
 def _begins(node: Node) -> bool:
-    """Whether a call is a convolution that is computed in planes."""
+    """Whether a node is a convolution that is computed in planes."""
     at = _CONVOLUTIONS.get(node.target)
     if at is None or node.op != "call_function" or node.args[_TRANSPOSED[node.target]]:
         return False
@@ -66,9 +68,9 @@ def _is_sized(value: torch.Tensor) -> bool:
 
 
 def _is_last(node: Node) -> bool:
-    """Whether its value is an image, or filters, whose channels lie innermost. Of one pixel, one tap or one channel
-    both layouts are the same memory; the library goes by strides then (``is_channels_last_strides_2d`` in
-    c10/core/MemoryFormat.h), and so does this."""
+    """Whether the value is an image, or filters, in channels-last layout. With one pixel, tap or channel, the two
+    layouts have the same order in memory; the library decides by the strides then (``is_channels_last_strides_2d`` in
+    c10/core/MemoryFormat.h), and so does this function."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dim() != 4 or value.layout is not torch.strided:
         return False
@@ -79,19 +81,19 @@ def _is_last(node: Node) -> bool:
 
 
 def _planes(value: torch.Tensor) -> tuple[int, ...]:
-    """Strides of an image in planes."""
+    """The strides of an image in planes."""
     _, channels, height, width = value.shape
     return channels * height * width, height * width, width, 1
 
 
 class _Rewriting:
-    """One graph, call after call."""
+    """Rewrites one graph, node by node."""
 
     def __init__(self, joint: JointGraph) -> None:
         self._joint = joint
         self._graph = joint.graph
-        self._planes: dict[Node, Node] = {}  # of a value with its channels innermost, the same in planes
-        self._again: dict[Node, Node] = {}  # of inputs, for the backward pass
+        self._planes: dict[Node, Node] = {}  # from a channels-last value to the same in planes
+        self._again: dict[Node, Node] = {}  # the same for inputs that the backward pass reads
         self._instead: dict[Node, Node] = {}
 
     def run(self) -> None:
@@ -131,7 +133,7 @@ class _Rewriting:
         return made
 
     def _in_planes(self, a: Node, reader: Node) -> Node:
-        # What eager saves of an input is the input, so that autograd sees if somebody writes to it meanwhile.
+        # Where eager saves an input, the input itself is saved, so that autograd notices if it is written to meanwhile.
         later = a.op == "placeholder" and a in self._joint.forward and reader not in self._joint.forward
         known = self._again if later else self._planes
         if a in known:
@@ -145,7 +147,7 @@ class _Rewriting:
         return self._add(like, ops.copy_strided, (a, stride), {}, ops.copy_strided(a.meta["val"], stride))
 
     def _replace(self, node: Node, made: Node) -> None:
-        """Has readers of a node read what was made instead, laid out as the node's value was."""
+        """Replaces a node by one that computes the same value, copied to the layout of the old value if necessary."""
         stride, back = node.meta["val"].stride(), made
         if made.meta["val"].stride() != stride:
             back = self._copied(made, stride, node)
@@ -161,7 +163,7 @@ class _Rewriting:
 
 
 def _is_same(made: Any, wanted: Any) -> bool:
-    """Whether values differ in layout only."""
+    """Whether two values differ in layout only."""
     if isinstance(wanted, torch.Tensor):
         return isinstance(made, torch.Tensor) and made.shape == wanted.shape and made.dtype == wanted.dtype
     if isinstance(wanted, (tuple, list)):

@@ -1,9 +1,10 @@
-"""What a program's calls need to be recorded once and replayed (CUDA graphs), as data that an artifact keeps.
+"""The plan by which a program's calls are recorded once and replayed (CUDA graphs), as data that an artifact keeps.
 
-A replay launches the same kernels with the same addresses. So each input is read where it is (parameters, buffers,
-inputs that the program writes), and a recording serves calls with those addresses; or it is copied to memory of the
-recording's own first. Invariant: a program without a refusal does nothing on the host that a replay would leave out,
-but for what ``replay`` does again: versions of written inputs, and results that look at inputs.
+A replay launches the same kernels with the same addresses. So an input is either read where it is (parameters, buffers,
+inputs that the program writes), and a recording serves only calls with the same addresses; or it is copied to the
+recording's own memory first. Invariant: a program without a refusal does nothing on the host that a replay would omit,
+except what ``replay`` does itself: incrementing versions of written inputs, and making results that are views of
+inputs.
 """
 from __future__ import annotations
 
@@ -28,12 +29,12 @@ class ReplayPlan:
     """Attributes:
         refusal: why calls are not recorded; "" if they are.
         device: index of the device of all tensors.
-        boxed: whether the call takes a list of the inputs and empties it.
-        fixed: indices of inputs that are read where they are.
-        copied: of those that are copied.
-        numbers: of those that are no tensors.
-        layouts: of tensors whose sizes or strides are symbols.
-        written: of those that the program writes, as often as autograd is to see another version of them.
+        boxed: whether the function takes a list of the inputs and empties it.
+        fixed: indices of the inputs that are read where they are.
+        copied: indices of the inputs that are copied first.
+        numbers: indices of the inputs that are not tensors.
+        layouts: indices of the tensors whose sizes or strides are symbols.
+        written: indices of the inputs that the program writes, each as often as autograd's version counter is to rise.
     """
 
     refusal: str
@@ -47,11 +48,11 @@ class ReplayPlan:
 
 
 def plan_replay(aten_graph: AtenGraph, program: Program, scopes: dict[str, bool]) -> ReplayPlan | None:
-    """How calls of a program are recorded; None if there is nothing to: no tensor is on a GPU.
+    """The plan for recording a program's calls; None if no tensor is on a GPU, so that there is nothing to record.
 
     Args:
-        aten_graph: what the program was made of.
-        scopes: in which it runs, see ``write_wrapper``.
+        aten_graph: the graph that the program was made of.
+        scopes: the scopes that it runs in, see ``write_wrapper``.
     """
     devices = {spec.device for spec in program.buffers.values()}
     gpus = {device.index or 0 for device in devices if device.type == "cuda"}
@@ -99,7 +100,7 @@ def _name(target: Any) -> str:
 
 
 def _refused(program: Program, step: ExternCall) -> str:
-    """Why a library call can't be recorded; "" if it can."""
+    """The reason why a library call can't be recorded; "" if it can."""
     if any(isinstance(value, torch.Generator) for value in (*step.args, *step.kwargs.values())):
         return "draws from a generator of the program's own"
     target = step.target.op if isinstance(step.target, (Functionalized, RandomFill)) else step.target
@@ -115,14 +116,14 @@ def _refused(program: Program, step: ExternCall) -> str:
 
 
 def _indices(step: ExternCall) -> list[str]:
-    """The tensors of indices of a write by index; truths among them are counted on the host."""
+    """The index tensors of a write by index. The elements of boolean ones are counted on the host."""
     return [ref.name for ref in step.args[1] if isinstance(ref, BufferRef)]
 
 
 _SYNCS = {getattr(torch.Tag, name) for name in (
     "data_dependent_output", "dynamic_output_shape", "cudagraph_unsafe") if hasattr(torch.Tag, name)}
-# Whose results have sizes that are known, but whose CUDA kernels copy something to the host or wait for it: numbers of
-# elements that are chosen, status of a factorization. Others would be found when the recording fails.
+# Operations whose results have known sizes, but whose CUDA kernels copy something to the host or wait for it: counts of
+# selected elements, the status of a factorization. Missing ones are noticed when the recording fails.
 _WAITING = frozenset({
     aten.masked_scatter, aten.equal, aten.repeat_interleave, aten.bincount, aten.histc, aten._ctc_loss,
     aten.multinomial, aten._unique2, aten.embedding_renorm, aten._pad_packed_sequence, aten._pack_padded_sequence,

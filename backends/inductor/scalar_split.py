@@ -1,22 +1,22 @@
-"""Scalar split: a graph in which Python numbers come out of tensors (``.item()``), are drawn, or go in, is cut into
-subgraphs at these numbers; so is one in which elements say how large a result is (``nonzero``).
+"""Scalar split: a graph is cut into subgraphs where Python numbers come out of tensors (``.item()``), are drawn at
+random, or are passed in, and where the size of a result depends on the elements of a tensor (``nonzero``).
 
-A number is known only once what comes before it has run. So the graph is cut there: the tensor operations between two
-numbers are a subgraph, compiled by itself; what makes a number or computes with numbers runs in Python as it is
-written. An int that comes in, or is computed from such, is a symbol to calls that take it as a size or place, in
-kernels with symbolic sizes, whatever else the graph does with it. Arithmetic of a tensor with a number stays in a
-subgraph, which gets the number as a tensor without dimensions of the type that eager computes in; any other call with a
-number runs as the torch call that it is.
+Such a number is known only after everything before it has run. So the graph is cut there: the tensor operations
+between two numbers are a subgraph, which is compiled separately; a node that produces a number or computes with numbers
+runs in Python as it is written. An int that is passed in, or computed from such ints, is a symbolic size in the kernels
+of those calls that take it as a size or index, whatever else the graph does with it. Arithmetic between a tensor and a
+number stays in a subgraph, which gets the number as a tensor without dimensions, of the type that eager computes in;
+any other call with a number runs as a plain torch call.
 
-What makes a tensor of a size that only the run tells runs as the torch call that it is. The subgraphs behind it have
-the size as an input, and are compiled as any graph with symbolic sizes is.
+A call whose result has a size that only the run tells is a plain torch call, too. The subgraphs that follow have the
+size as an input, and are compiled as any graph with symbolic sizes is.
 
-What lies between the ends of an inference mode that the graph enters is a subgraph, too, compiled under that mode;
-entering and leaving it are calls between subgraphs, and where a graph is cut, turning gradients on and off.
+If the graph enters inference mode, the part inside is a subgraph, too, compiled under that mode. Entering and leaving
+the mode are calls between subgraphs; in a graph that is cut, so are calls that turn gradients on and off.
 
-A graph whose numbers all come in is not cut: what is computed from numbers alone runs first.
+A graph whose numbers are all passed in is not cut: everything that is computed from numbers alone runs first.
 
-Invariant: the steps run in the graph's order except that what is pure may run before subgraphs that it does not depend
+Invariant: the steps run in the graph's order, except that a pure step may run before subgraphs that it does not depend
 on.
 """
 from __future__ import annotations
@@ -45,23 +45,23 @@ CompileSubgraph = Callable[[GraphModule, list[Any]], Callable[..., Sequence[Any]
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _NUMBERS = (*_SYMBOLS, bool, int, float)
 _MAX_SUBGRAPHS = 32
-# Arithmetic that gives the same for a number and for a tensor of no dimensions, once types are settled.
+# Arithmetic that gives the same result for a number and for a tensor without dimensions, once types are settled.
 _ARITHMETIC: frozenset[Any] = frozenset({
     operator.add, operator.sub, operator.mul, operator.truediv, operator.iadd, operator.isub, operator.imul,
     operator.itruediv, operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge,
     torch.add, torch.sub, torch.mul, torch.div,
     *(name + end for name in ("add", "sub", "mul", "div") for end in ("", "_")),
 })
-# Types in which a number loses nothing on its way that it keeps in eager: half precision computes in float32.
+# Types in which a number is as exact as in eager; half precision is left out, since eager computes it in float32.
 _EXACT_TYPES = {torch.float32, torch.float64, torch.int32, torch.int64}
-# Calls in which numbers are sizes and places.
+# Calls in which numbers are sizes and indices.
 _BY_SIZES: frozenset[Any] = frozenset({
     operator.getitem, torch.arange, torch.narrow, torch.zeros, torch.ones, torch.empty, torch.reshape,
     "view", "reshape", "expand", "narrow", "repeat", "new_zeros", "new_ones", "new_empty", "unflatten",
     "select", torch.select, torch.eye, torch.rand, torch.randn, torch.randperm, torch.topk, "topk", torch.roll, "roll",
     torch.tril, torch.triu, "tril", "triu", torch.nn.functional.pad, torch.split, "split",
 })
-# Of these, all but the last argument: what is written, or filled with, is computed with.
+# The same for all arguments but the last, which is the value that is written or filled with.
 _BY_SIZES_AND_VALUES: frozenset[Any] = frozenset({operator.setitem, torch.full, "new_full"})
 _MODES: frozenset[Any] = frozenset({_enter_inference_mode, _exit_inference_mode})
 _GRADIENTS = torch._C._set_grad_enabled
@@ -72,17 +72,17 @@ _CHANGE_LAYOUT = frozenset({
 
 
 def has_python_numbers(gm: GraphModule) -> bool:
-    """Whether some node of the graph is a Python number, or has a size, that only the running program knows."""
+    """Whether some node is a Python number, or has a size, that is known only at run time."""
     return any(_is_number(node) or _draws(node) or node.target in SIZES for node in gm.graph.nodes)
 
 
 def enters_inference_mode(gm: GraphModule) -> bool:
-    """Whether only some of the graph's tensors may be inference tensors."""
+    """Whether the graph enters inference mode itself, so that only some of its tensors may be inference tensors."""
     return any(node.target is _enter_inference_mode for node in gm.graph.nodes)
 
 
 def has_whole_calls(gm: GraphModule) -> bool:
-    """Whether some call of the graph is better made whole than recorded operation by operation."""
+    """Whether some call of the graph is to run whole instead of being recorded operation by operation."""
     return any(_is_made_whole(node) for node in gm.graph.nodes)
 
 
@@ -91,13 +91,13 @@ def _is_made_whole(node: Node) -> bool:
 
 
 def compile_scalar_split(gm: GraphModule, compile_subgraph: CompileSubgraph) -> Callable[..., tuple[Any, ...]]:
-    """The graph as a function of its inputs.
+    """Compiles the parts of a graph; returns the whole as a function of the graph's inputs.
 
     Args:
-        compile_subgraph: the backend for the subgraphs, which are without numbers.
+        compile_subgraph: the backend for the subgraphs, which contain no numbers.
 
     Raises:
-        CannotCut: the graph holds something that can't be cut in two.
+        CannotCut: the graph contains something that can't be divided.
     """
     steps, cut = _steps(gm)
     _check(gm, cut)
@@ -110,7 +110,7 @@ def compile_scalar_split(gm: GraphModule, compile_subgraph: CompileSubgraph) -> 
     results = gm.graph.output_node().args[0]
     made: list[Callable[[list[Any]], None]] = []
     code: list[str] = []
-    numbers = list(inputs)  # that sizes may be read of
+    numbers = list(inputs)  # nodes that sizes may be read from
     modes: list[bool] = []
     gradients = torch.is_grad_enabled()
     writes_last = _writes_last(steps, inputs)
@@ -139,7 +139,7 @@ def compile_scalar_split(gm: GraphModule, compile_subgraph: CompileSubgraph) -> 
     return call
 
 
-# ---------------------------------------------------------------- what a node is
+# ---------------------------------------------------------------- classification of nodes
 def _value(node: Node) -> Any:
     return node.meta.get("example_value")
 
@@ -149,15 +149,15 @@ def _holds_number(value: Any) -> bool:
 
 
 def _is_number(node: Node) -> bool:
-    """Whether it gives a number, or a list of numbers (``tolist``)."""
+    """Whether the node's value is a number, or a list of numbers (``tolist``)."""
     if node.op == "call_method" and node.target == "tolist":
         return True
     return node.op != "output" and _holds_number(_value(node)) and not _of_sizes(node)
 
 
 def _of_sizes(node: Node) -> bool:
-    """Whether it is computed from sizes of tensors, and ints from outside that are sizes, alone: lowerings know them
-    as symbols."""
+    """Whether the number is computed only from sizes of tensors and from ints that are passed in and used as sizes:
+    lowerings know these as symbols."""
     value = _value(node)
     if not isinstance(value, torch.SymInt) or not isinstance(value.node, IntNode):
         return False
@@ -167,15 +167,16 @@ def _of_sizes(node: Node) -> bool:
 
 
 def _is_size(number: Node) -> bool:
-    """Whether a number says how large tensors are or where parts of them begin, and is computed with for nothing else.
-    In arithmetic with tensors, eager may refuse some value."""
+    """Whether a number is used only as a size of tensors or an index into them. For a number that takes part in
+    arithmetic with tensors, eager may refuse some values."""
     return all(
         _is_size(user) if _holds_number(_value(user)) else user.op == "output" or _takes_size(user, number)
         for user in number.users)
 
 
 def _comes_in(number: Node) -> bool:
-    """Whether it is an int that the graph is given, or is computed from such alone: subgraphs can have it as a size."""
+    """Whether it is an int that the graph is given, or is computed from such ints alone, so that subgraphs can have it
+    as a size."""
     value = _value(number)
     return isinstance(value, torch.SymInt) and isinstance(value.node, IntNode) and (
         number.op == "placeholder" or number.target not in SIZES and bool(number.all_input_nodes)
@@ -183,33 +184,33 @@ def _comes_in(number: Node) -> bool:
 
 
 def _taken_as_numbers(node: Node) -> list[Node]:
-    """The numbers among a call's arguments that are no sizes to it."""
+    """The numbers among a call's arguments that it does not take as sizes."""
     return [n for n in node.all_input_nodes if _is_number(n) and not (_takes_size(node, n) and _comes_in(n))]
 
 
 def _takes_size(user: Node, number: Node) -> bool:
-    """Whether a call on tensors takes a number as a size or place."""
+    """Whether a call on tensors takes a number as a size or index."""
     if user.target in _BY_SIZES_AND_VALUES:
         return len(user.args) > 1 and user.args[-1] is not number
     return user.target in _BY_SIZES
 
 
 def _of_numbers(node: Node) -> bool:
-    """Whether it computes a number from numbers alone, so that nothing else has to have run before."""
+    """Whether it computes a number from numbers alone, so that it need not wait for any subgraph."""
     if not all(map(_is_number, node.all_input_nodes)):
         return False
     return _draws(node) or (_is_number(node) and not node.meta.get("impure"))
 
 
 def _makes_size(node: Node) -> bool:
-    """Whether elements say how large its result is, or it reads that size."""
+    """Whether the size of its result depends on elements of tensors, or it reads such a size."""
     return node.target in SIZES or any(user.target in SIZES for user in node.users) or any(
         user.target is operator.getitem and isinstance(_value(node), (tuple, list)) and _makes_size(user)
         for user in node.users)
 
 
 def _draws(node: Node) -> bool:
-    """Whether it draws from a generator of Python's, or seeds one: nothing but other draws has to come before."""
+    """Whether it draws from a Python generator, or seeds one: only other draws have to come before it."""
     return "draws" in node.meta
 
 
@@ -230,7 +231,7 @@ def _check(gm: GraphModule, cut: bool) -> None:
         if node.op.startswith("call_") and value is None and node.target is not operator.setitem:
             raise CannotCut(f"{_name(node)} changes torch's state")
         changes |= _writes_operands(node)
-        # A leaf is an input, which may be changed where gradients are off.
+        # A leaf is an input, which may be mutated where gradients are off.
         trains |= node.op != "placeholder" and isinstance(value, torch.Tensor) and value.requires_grad and (
             not value.is_leaf)
     if changes and trains:
@@ -238,7 +239,7 @@ def _check(gm: GraphModule, cut: bool) -> None:
 
 
 def _writes_operands(node: Node) -> bool:
-    """Whether it changes a tensor that it is given; what draws random numbers has effects, too, and changes none."""
+    """Whether it mutates an operand. Drawing random numbers is a side effect, too, but mutates none."""
     if not node.meta.get("impure"):
         return False
     writes = node.meta.get("writes")
@@ -249,7 +250,7 @@ def _writes_operands(node: Node) -> bool:
 
 
 def _writes_inputs(nodes: list[Node], inputs: list[Node]) -> bool:
-    """Whether some node may change an input of the graph."""
+    """Whether some node may mutate an input of the graph."""
     tensors = [v for v in map(_value, inputs) if isinstance(v, torch.Tensor)]
     known = all(v.layout is torch.strided for v in tensors)
     memory = {v.untyped_storage()._cdata for v in tensors} if known else set()
@@ -258,7 +259,8 @@ def _writes_inputs(nodes: list[Node], inputs: list[Node]) -> bool:
 
 
 def _writes_last(steps: list[list[Node] | Node], inputs: list[Node]) -> bool:
-    """Whether no step that may raise comes behind one that changes inputs, and that one is a subgraph."""
+    """Whether the last step that may raise is the one that mutates inputs, or comes before it, and the mutating one is
+    a subgraph."""
     written = False
     for step in steps:
         nodes = step if isinstance(step, list) else [step]
@@ -272,7 +274,7 @@ def _writes_last(steps: list[list[Node] | Node], inputs: list[Node]) -> bool:
 
 
 def _number_type(node: Node) -> torch.dtype | None:
-    """For arithmetic of a tensor with a number, the type in which the number takes part."""
+    """The type in which the number takes part in arithmetic of a tensor with a number; None if it is no such node."""
     if node.target not in _ARITHMETIC or len(node.args) != 2 or node.kwargs:
         return None
     first, second = (_value(a) if isinstance(a, Node) else a for a in node.args)
@@ -286,8 +288,8 @@ def _number_type(node: Node) -> torch.dtype | None:
 
 # ---------------------------------------------------------------- cutting
 def _steps(gm: GraphModule) -> tuple[list[list[Node] | Node], bool]:
-    """The steps in order, and whether some other than numbers lie between subgraphs: then turning gradients on and off
-    does, too. A graph that is not cut records it."""
+    """The steps in order, and whether nodes other than computations with numbers are between subgraphs. In that case,
+    calls that turn gradients on and off are steps of their own, too. A graph that is not cut records these calls."""
     steps = _cut(gm, _MODES)
     if all(isinstance(step, list) or _of_numbers(step) for step in steps):
         return steps, False
@@ -295,7 +297,7 @@ def _steps(gm: GraphModule) -> tuple[list[list[Node] | Node], bool]:
 
 
 def _cut(gm: GraphModule, modes: frozenset[Any]) -> list[list[Node] | Node]:
-    """The steps in order: a subgraph, or a node that runs in Python."""
+    """The steps in order: a list of nodes is a subgraph, a single node runs in Python."""
     steps: list[list[Node] | Node] = []
     subgraph: list[Node] = []
     plain: set[Node] = set()
@@ -303,7 +305,7 @@ def _cut(gm: GraphModule, modes: frozenset[Any]) -> list[list[Node] | Node]:
         if node.op in ("placeholder", "output"):
             continue
         numbers = _taken_as_numbers(node)
-        part = node.target is operator.getitem and node.args[0] in plain  # of several results: no tensor to hand on
+        part = node.target is operator.getitem and node.args[0] in plain  # an element of a plain call's results
         part = part or _makes_size(node) or _is_made_whole(node) or node.target in modes
         if not part and not _is_number(node) and not _draws(node) and (not numbers or _number_type(node) is not None):
             subgraph.append(node)
@@ -329,11 +331,11 @@ def _cut(gm: GraphModule, modes: frozenset[Any]) -> list[list[Node] | Node]:
 def _subgraph(
     gm: GraphModule, nodes: list[Node], slots: dict[Node, int], inputs: list[Node], compile_subgraph: CompileSubgraph
 ) -> tuple[Callable[[list[Any]], None], tuple[str, ...], bool]:
-    """A subgraph, compiled: reads its inputs from the slots and writes its results there. Also its sources, and whether
-    it has written to no input yet when it raises.
+    """Compiles a subgraph. Returns a function that reads its inputs from the slots and writes its results to slots, its
+    sources, and whether the subgraph has not written to any input yet when it raises.
 
     Args:
-        inputs: of the graph, and the sizes that are known by then.
+        inputs: the inputs of the graph, and the sizes that are known by then.
     """
     inside = set(nodes)
     graph = Graph()
@@ -389,8 +391,8 @@ def _subgraph(
 
 
 def _sizes_used_later(nodes: list[Node]) -> list[Node]:
-    """The nodes of a subgraph whose sizes are needed behind it, and those that they are computed from: they run once
-    more in Python, on the tensors that it gives."""
+    """The nodes of a subgraph that compute sizes that are needed after it, with those that they are computed from. They
+    run once more in Python, on the tensors that the subgraph returns."""
     inside, found = set(nodes), set()
     for node in reversed(nodes):
         if _holds_number(_value(node)) and _of_sizes(node) and any(
@@ -411,7 +413,7 @@ def _placeholder(graph: Graph, node: Node, name: str, example: Any) -> Node:
 
 # ---------------------------------------------------------------- nodes in Python
 def _plain(node: Node, slots: dict[Node, int]) -> Callable[[list[Any]], None]:
-    """A node that runs as it is written."""
+    """A function that runs one node as it is written."""
     place = slots[node]
     arguments: Any = torch.fx.node.map_arg((node.args, node.kwargs), _Slot.of(slots))
     args, kwargs = arguments
@@ -434,7 +436,7 @@ def _plain(node: Node, slots: dict[Node, int]) -> Callable[[list[Any]], None]:
 
 
 class _Slot:
-    """Stands for a node's value among arguments."""
+    """A placeholder for a node's value among arguments."""
 
     def __init__(self, place: int) -> None:
         self.place = place
@@ -445,7 +447,7 @@ class _Slot:
 
 
 def _filled(value: Any, values: list[Any]) -> Any:
-    """Arguments with the values in place of their slots."""
+    """Arguments with slots replaced by their values."""
     if isinstance(value, _Slot):
         return values[value.place]
     if isinstance(value, (tuple, list)):
@@ -472,12 +474,13 @@ def _function(
 
 
 def _report(node: Node) -> None:
-    """Says which calls on tensors are not compiled because a number that the graph computes is among the arguments."""
+    """Logs that a call is not compiled because of an argument that the graph computes, or because of its result's size.
+    """
     if _is_number(node) or node.target in SIZES:
         return
     metrics.count_library_call(_name(node))
     if _is_made_whole(node):
-        return  # by choice
+        return  # such a call is made whole by choice
     why = "an argument is a number that only the run tells"
     if _makes_size(node):
         why = "elements say how large its result is"

@@ -1,12 +1,12 @@
-"""A C++ file of kernels taken apart, so that several compilers make one library side by side: most of a first call is
-spent waiting for one.
+"""Divides a C++ file of kernels into parts, which several compilers compile in parallel to one library: most of a first
+call is spent waiting for the compiler.
 
-Lines that begin with ``MARK`` stand before each kernel and behind the last; a compiler takes them for comments. Each
-part is the head of the file (before the first mark) and some of the kernels; the first part has what stands behind the
-last mark too, and declares the kernels of the others. Kernels that call a common function stay together.
+Lines that begin with ``MARK`` (comments in C++) precede each kernel and follow the last one. Each part is the head of
+the file (everything before the first mark) and some of the kernels; the first part also has the text after the last
+mark, and declares the kernels of the others. Kernels that call a common function stay together.
 
-Invariant: the parts, linked, are the library that the whole source makes: each kernel is compiled once, and none could
-have been put in line elsewhere, as kernels are visible functions of position-independent code.
+Invariant: the linked parts equal the library that the whole source gives: each kernel is compiled once, and none could
+have been inlined elsewhere, because kernels are visible functions of position-independent code.
 """
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from collections.abc import Sequence
 
 MARK = "//--\n"
 LATER_PART = "#define LATER_PART\n"
-"""Stands before all else in parts but the first, which do not define what a library has once (``threads.h``)."""
+"""The first line of all parts but the first; they omit definitions that a library has only once (``threads.h``)."""
 
-# A part costs another reading of the head, about 0.15 s, and takes 0.03 s for each 1,000 characters from the others.
+# Each part reads the head again, about 0.15 s, and saves the others 0.03 s for each 1,000 characters that it takes
+# over.
 LEAST = 6000
 
 _SHARED = re.compile(r"\bshared\d+(?=\()")
 
 
 def parts_of(source: str, most: int) -> list[str]:
-    """The source as at most ``most`` sources, of which each is worth a compiler of its own."""
+    """Divides the source into at most ``most`` parts, each long enough to be worth a compiler of its own."""
     head, *kernels = source.split(MARK)
     if len(kernels) < 3:
         return [source]
@@ -43,7 +44,7 @@ def parts_of(source: str, most: int) -> list[str]:
 
 
 def _groups(kernels: Sequence[str]) -> list[list[str]]:
-    """The kernels, those that call one function together, in the order of the source."""
+    """The kernels in the source's order, grouped so that those that call a common function are together."""
     groups: dict[str, list[str]] = {}
     for at, kernel in enumerate(kernels):
         found = _SHARED.search(kernel)

@@ -1,6 +1,6 @@
-"""The C++ compiler: found without running it, run so that whatever it does ends in a file or in one of two errors.
+"""The C++ compiler: it is located without being run, and each run of it ends with a file or one of two errors.
 
-Invariant: a compiler that hangs, crashes, is gone or can't be started costs no more than
+Invariant: a compiler that hangs, crashes, is missing or can't be started costs no more than
 ``config.cpp_compiler_timeout`` seconds, and leaves no process behind.
 """
 from __future__ import annotations
@@ -21,18 +21,18 @@ from pathlib import Path
 from dynamo_lite import config, exc
 from dynamo_lite.runtime import signal_handlers
 
-_SHOWN = 1 << 16  # bytes of what a compiler says
-_FAILING = ("cannot execute", "Killed", "out of memory", "Cannot allocate memory")  # it says so of itself
+_SHOWN = 1 << 16  # bytes that are read of a compiler's messages
+_FAILING = ("cannot execute", "Killed", "out of memory", "Cannot allocate memory")  # messages of a broken compiler
 _GCC = re.compile(r"(.*-)?g\+\+(-[0-9.]+)?")  # the names of GCC's driver, such as x86_64-linux-gnu-g++-12
 
 _worked: set[str] = set()
 _hanging: set[tuple[str, int | None]] = set()
-"""Compilers that have not finished the first file that they were given: no other file is to wait as long."""
+"""Compilers that have timed out on the first file that they were given, with the limit: others need not wait again."""
 
 
 @functools.lru_cache(maxsize=16)
 def words(command: str) -> tuple[str, ...]:
-    """The parts of a compiler's command, which is a path, with spaces too, or what a shell would take apart.
+    """The words of a compiler's command, which is either a path (maybe with spaces) or a shell-like command line.
 
     Raises:
         exc.CompilerMissing: it is neither.
@@ -54,7 +54,7 @@ def _find(command: str, search_path: str) -> tuple[tuple[str, ...], str]:
     found = shutil.which(name, path=search_path)
     if found is None:
         raise exc.CompilerMissing(command, "not found")
-    # Behind a launcher, such as ccache, stands another file.
+    # Behind a launcher such as ccache, the compiler is another file of the command.
     files = [found, *filter(None, (shutil.which(word, path=search_path) for word in options))]
     return (os.path.abspath(found), *options), " ".join(map(_identity, files))
 
@@ -66,10 +66,10 @@ def _identity(path: str) -> str:
 
 
 def find() -> tuple[tuple[str, ...], str]:
-    """The compiler's command line and what identifies it, found without running it.
+    """The compiler's command line, and a string that identifies the compiler; nothing is run.
 
     Raises:
-        exc.CompilerMissing: there is none of that name.
+        exc.CompilerMissing: there is no compiler of that name.
     """
     try:
         return _find(config.cpp_compiler, os.environ.get("PATH", os.defpath))
@@ -78,10 +78,10 @@ def find() -> tuple[tuple[str, ...], str]:
 
 
 def link_options(command: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands before and behind the sources where a library is linked.
+    """The options before and after the sources for linking a library.
 
-    Kernels use nothing of the C++ library, and reading it is a third of the time that GCC takes to link one. Other
-    compilers, and commands with options or launchers of the user's own, link what they do by themselves.
+    Kernels do not use the C++ library, and reading it takes a third of GCC's time for linking one. Other compilers, and
+    commands with options or launchers of the user's own, link their default libraries.
     """
     if len(command) == 1 and _GCC.fullmatch(os.path.basename(os.path.realpath(command[0]))):
         return ["-nodefaultlibs"], ["-lgomp", "-lm", "-lgcc", "-lc"]
@@ -89,22 +89,24 @@ def link_options(command: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def run(command: list[str], source: Path, scratch: str) -> None:
-    """Compiles.
+    """Runs the compiler.
 
     Args:
-        source: for messages.
-        scratch: a folder of this user's for what the compiler writes on its way.
+        command: the command line.
+        source: path of the source, for messages.
+        scratch: a folder of this user's for the compiler's temporary files.
 
     Raises:
         exc.CompilerMissing: it can't be started, crashes, or takes too long.
         exc.CacheError: it rejects the source.
-        OSError: there is no room for what it writes.
+        OSError: there is no room for the output.
     """
     run_all([command], source, scratch)
 
 
 def run_all(commands: Sequence[list[str]], source: Path, scratch: str) -> None:
-    """Commands of one compiler side by side; arguments and errors are ``run``'s. The first that fails ends the rest."""
+    """Runs commands of one compiler in parallel; arguments and errors are those of ``run``. The first that fails ends
+    the rest."""
     limit = config.cpp_compiler_timeout or None
     compiler = commands[0][0]
     if (compiler, limit) in _hanging:
@@ -133,11 +135,11 @@ def run_all(commands: Sequence[list[str]], source: Path, scratch: str) -> None:
 
 
 def _started(command: list[str], said: str, scratch: str) -> subprocess.Popen[bytes]:
-    # Messages in one language, as they are looked into; its files for no other user, whatever the umask.
+    # LC_ALL: messages in a known language, because they are parsed. umask: no other user may read the files.
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": scratch}
     with open(said, "wb") as messages:
         try:
-            # Into a file, since who reads a pipe waits for all that hold its other end.
+            # Messages go to a file: reading a pipe would wait for every process that holds its other end.
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages, env=environment,
                 umask=0o077, start_new_session=True)

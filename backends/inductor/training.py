@@ -1,7 +1,7 @@
-"""Graphs that take part in autograd: compiled as a forward and a backward pass, or in parts.
+"""Compiles graphs that take part in autograd: as a forward and a backward pass, or in parts.
 
-Invariant: a backward pass compiled later differentiates the forward pass that has run: both are of one recording, or of
-two whose nodes have the same names.
+Invariant: a backward pass that is compiled later differentiates the forward pass that has run: both come from one
+recording, or from two recordings whose nodes have the same names.
 """
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from dynamo_lite.symbols.environment import Frozen
 def run_in_parts(
     gm: GraphModule, example_inputs: list[Any], backend: Callable[..., Any]
 ) -> Callable[..., Any] | None:
-    """The function of a graph that autograd has to see as several nodes; None for the others.
+    """The function of a graph that autograd has to see as several nodes; None for all other graphs.
 
     Args:
-        gm, example_inputs: the graph, which needs gradients.
-        backend: what compiles parts of the graph.
+        gm, example_inputs: the graph, which needs gradients, and its example inputs.
+        backend: the backend that compiles parts of the graph.
     """
     checkpoint = compile_checkpoint(gm, backend)
     if checkpoint is not None:
@@ -66,7 +66,7 @@ def run_in_parts(
 
 
 def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, key: str | None) -> Call:
-    """A graph that takes part in autograd: its forward pass compiled now, its backward pass when it first runs."""
+    """Compiles a graph that takes part in autograd: its forward pass now, its backward pass when it first runs."""
     recording = _Recording(gm, example_inputs, route)
     pair: Pair | None = graph_cache.find(key)
     call = start_kept(pair.forward) if pair is not None else None
@@ -86,7 +86,7 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
             return run_eager(gm, str(e))
         except Exception as e:
             signal_handlers.pass_on(e)
-            # Whatever it is, eager has it too, or is right where tracing is wrong.
+            # If the program is at fault, eager raises the same error; if tracing is at fault, eager is right.
             return run_eager(gm, f"its gradients can't be traced: {type(e).__name__}: {e}")
         if log.enabled("aot_graphs"):
             text = f"forward\n{forward.describe()}\nbackward\n{backward.describe()}"
@@ -117,7 +117,7 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
         return made
 
     if interface.sizes and any(interface.differentiable):
-        # Now, since what is decided about symbols has to be guarded.
+        # Compiled now, because decisions about symbols have to be guarded.
         built = compile_backward(interface.differentiable)
         ready += [built] if built is not None else []
     gradients = recording.gradients_by(route) if not interface.sizes and not backward_checks(gm) else None
@@ -127,7 +127,7 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
 
 
 class _Recording:
-    """Makes the joint graph of a captured graph, and makes it again for the gradients of some results."""
+    """Records the joint graph of a captured graph, and records it again for the gradients of only some results."""
 
     def __init__(self, gm: GraphModule, example_inputs: list[Any], route: Route) -> None:
         self._gm, self._examples = with_recurrent_loops(with_chunked_losses(gm)), example_inputs
@@ -143,7 +143,7 @@ class _Recording:
         return joint
 
     def first(self) -> JointGraph:
-        """The joint graph; its sizes are fixed where some gradient has no rule for symbols."""
+        """The joint graph; symbolic sizes are specialized if some gradient has no rule for symbols."""
         try:
             return self._record()
         except (CannotFunctionalize, Frozen):
@@ -156,7 +156,7 @@ class _Recording:
             return self._record()
 
     def gradients_by(self, route: Route) -> CompileGradients:
-        """Compiles gradients that can be differentiated."""
+        """A function that compiles gradients in such a way that they can be differentiated again."""
 
         def compile_gradients(
             differentiate: Differentiate, grads: Sequence[Any], wanted: tuple[int, ...]
@@ -174,10 +174,10 @@ class _Recording:
         return compile_gradients
 
     def again(self, given: tuple[bool, ...], interface: Interface, saved: Saved, names: str) -> AtenGraph | None:
-        """The backward graph for the gradients of some results; None if it would hold for sizes only that the graph's
-        guards do not ask for.
+        """The backward graph for the gradients of some results; None if it would be valid only for sizes that the
+        graph's guards do not ensure.
         """
-        # The engine runs this without the state that the forward pass was traced in.
+        # Autograd's engine calls this without the state that the forward pass was traced in.
         with torch.set_grad_enabled(self._grad), ambient.casting_as(self._casting):
             try:
                 joint = self._record(given)
@@ -191,7 +191,8 @@ class _Recording:
 
 
 def _with_sizes_fixed(gm: GraphModule, example_inputs: list[Any], error: Exception) -> list[Any]:
-    """The examples with the sizes of the call that is traced; some gradient has no rule for symbols."""
+    """The examples with symbolic sizes specialized to those of the traced call, as some gradient has no rule for
+    symbols."""
     reason = f"gradients with symbolic sizes: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
     log.artifact("fallbacks").info("the sizes of a graph are fixed: %s", reason)
     fix(example_inputs, reason)
@@ -199,7 +200,7 @@ def _with_sizes_fixed(gm: GraphModule, example_inputs: list[Any], error: Excepti
 
 
 class _Trained:
-    """What ``inductor_lite`` returns of a graph that takes part in autograd."""
+    """The function that ``inductor_lite`` returns for a graph that takes part in autograd."""
 
     def __init__(
         self, run: Callable[..., tuple[Any, ...]], forward: Any, mutated: tuple[int, ...], written: bool
@@ -208,7 +209,7 @@ class _Trained:
         self.generated_code = forward.generated_code
         self.mutated_inputs = mutated
         self.raises_before_writes = forward.raises_before_writes
-        self.counts_writes = written  # by copies that autograd sees, behind the kernels
+        self.counts_writes = written  # written inputs are copied behind the kernels, by copies that autograd sees
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         return self._run(*inputs)
