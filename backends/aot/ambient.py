@@ -1,6 +1,6 @@
-"""torch's state around a graph, for all devices at once: autocast, and the generators of random numbers.
+"""Global state of torch that a graph runs under, for all devices: autocast, and the random number generators.
 
-Invariant: a GPU's state is looked at where there may be work on one, and never initializes it.
+Invariant: a GPU's state is read only where there may be work on one, and reading never initializes the GPU.
 """
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ casts = torch._C._is_any_autocast_enabled
 
 
 def casting() -> Casting:
-    """Of each device: whether autocast is on, and to which type it casts."""
+    """For each device: whether autocast is on, and the dtype that it casts to."""
     return tuple((torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES)
 
 
 def set_casting(state: Casting) -> None:
-    """Makes autocast what it was."""
+    """Restores autocast's state."""
     for device, (enabled, dtype) in zip(_DEVICES, state):
         torch.set_autocast_enabled(device, enabled)
         torch.set_autocast_dtype(device, dtype)
@@ -31,7 +31,7 @@ def set_casting(state: Casting) -> None:
 
 @contextlib.contextmanager
 def casting_as(state: Casting) -> Iterator[None]:
-    """Autocast as it was, for a while."""
+    """Context manager: autocast's state is ``state`` inside."""
     with torch.autocast("cpu", state[0][1], enabled=state[0][0]):  # empties the cache of casts at its end
         before = casting()
         set_casting(state)
@@ -42,17 +42,17 @@ def casting_as(state: Casting) -> Iterator[None]:
 
 
 def random_states() -> tuple[torch.Tensor, ...]:
-    """The generators' states: the CPU's, and those of GPUs in use."""
+    """The states of the generators: the CPU's, and those of all GPUs if CUDA is initialized."""
     devices = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
     return tuple(generator.get_state() for generator in (torch.default_generator, *devices))
 
 
 def set_random_states(states: Sequence[torch.Tensor]) -> None:
-    """Makes the generators' states what they were."""
+    """Restores the states of the generators."""
     for generator, state in zip((torch.default_generator, *torch.cuda.default_generators), states):
         generator.set_state(state)
 
 
 def same_random_states(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
-    """Whether nothing has been drawn in between."""
+    """Whether two lists of states are equal, so that nothing has been drawn in between."""
     return len(a) == len(b) and all(map(torch.equal, a, b))

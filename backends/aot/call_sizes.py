@@ -1,7 +1,7 @@
-"""Sizes of a call: of a graph with symbolic sizes, the few numbers that are read of each call's inputs, from which its
-other sizes and strides are computed while it runs.
+"""Sizes of a call: for a graph with symbolic sizes, the few numbers that are read from each call's inputs, and from
+which all other sizes and strides are computed at run time.
 
-Invariant: what is kept here is data, without symbols: a number is an int, or a formula over the numbers that are read.
+Invariant: the records here are data without symbols: a number is an int, or a formula over the numbers that are read.
 """
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SizePlace:
-    """Where a number is read.
+    """The place in a call's inputs where a number is read.
 
     Attributes:
-        input: the index of the graph's input.
-        kind: "int": it is the input itself; "size" or "stride" of the tensor that the input is.
-        dim: of which dimension.
+        input: index of the graph's input.
+        kind: "int", if the input itself is the number; "size" or "stride" of the tensor that the input is.
+        dim: the tensor's dimension.
     """
 
     input: int
@@ -35,14 +35,14 @@ class SizePlace:
     dim: int
 
     def read(self, inputs: Sequence[Any]) -> Any:
-        """The number, of a call's inputs or of the fake tensors that stand for them."""
+        """The number, read from a call's inputs or from the fake tensors that represent them."""
         value = inputs[self.input]
         return value if self.kind == "int" else value.shape[self.dim] if self.kind == "size" else value.stride(self.dim)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SizeFormula:
-    """A number that depends on a call's sizes: Python source over ``n``, the numbers that are read."""
+    """A number that depends on a call's sizes: Python source over ``n``, the sequence of the numbers that are read."""
 
     text: str
 
@@ -57,11 +57,11 @@ class FloatFormula:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CallSizes:
-    """What is read of a call's inputs.
+    """The numbers that are read from a call's inputs.
 
     Attributes:
-        places: of the numbers.
-        symbols: names of the graph's symbols, each with its formula.
+        places: the places of the numbers.
+        symbols: names of the graph's symbols, each with its formula over the numbers.
     """
 
     places: tuple[SizePlace, ...] = ()
@@ -75,7 +75,7 @@ class CallSizes:
         return tuple([place.read(inputs) for place in self.places])
 
     def formulas(self, value: Any) -> Any:
-        """A value with formulas in place of symbolic numbers, in lists, tuples and dicts too."""
+        """A value with symbolic numbers replaced by formulas, also inside of lists, tuples and dicts."""
         if isinstance(value, torch.SymInt):
             return self._formula(value.node)
         if isinstance(value, torch.SymFloat):
@@ -110,7 +110,8 @@ class CallSizes:
 
 
 def sizes_of(inputs: Sequence[Any]) -> CallSizes:
-    """What has to be read of a graph's inputs, which are fake tensors and numbers, to know all of its symbols."""
+    """The numbers that have to be read from a graph's inputs (fake tensors and numbers) to compute all of its
+    symbols."""
     places: list[SizePlace] = []
     symbols: dict[str, str] = {}
     for place in _places(inputs):
@@ -124,13 +125,13 @@ def sizes_of(inputs: Sequence[Any]) -> CallSizes:
 
 
 def missing_sizes(inputs: list[Any], examples: list[Any], values: list[Any]) -> list[SizePlace]:
-    """Where the symbols are found among a graph's inputs that are needed for a part's values and do not follow from the
-    part's own inputs: a size ``s0 // 4`` of an intermediate does not tell ``s0``.
+    """The places in a graph's inputs from which to read the symbols that a part of the graph needs and that do not
+    follow from the part's own inputs: the size ``s0 // 4`` of an intermediate does not determine ``s0``.
 
     Args:
-        inputs: the graph's, fake tensors and numbers.
-        examples: the part's.
-        values: what the part computes.
+        inputs: the graph's inputs, fake tensors and numbers.
+        examples: the part's inputs.
+        values: the values that the part computes.
     """
     sizes = sizes_of(inputs)
     if not sizes:
@@ -157,7 +158,7 @@ def _places(inputs: Sequence[Any]) -> Iterator[SizePlace]:
 
 
 def solved(x: Index, place: str) -> tuple[str, str] | None:
-    """A symbol that a number has alone, and its formula where the number is found at a place."""
+    """If a number is linear in one symbol: the symbol's name and its formula, given the number at ``place``."""
     if isinstance(x, int) or len(x.terms) != 1:
         return None
     ((monomial, k),) = x.terms.items()
@@ -187,10 +188,10 @@ def has_formulas(value: Any) -> bool:
 
 
 def at_sizes(value: Any, sizes: Sequence[int]) -> Any:
-    """A value with numbers in place of formulas, as :meth:`CallSizes.formulas` has put them in.
+    """A value with formulas (:meth:`CallSizes.formulas`) replaced by the numbers of one call.
 
     Args:
-        sizes: what :meth:`CallSizes.of` has read of the call.
+        sizes: the numbers that :meth:`CallSizes.of` has read from the call.
     """
     if isinstance(value, SizeFormula):
         return _function(value.text)(sizes)
@@ -210,10 +211,10 @@ def _function(text: str) -> Callable[[Sequence[int]], int]:
 
 
 def fix(inputs: Sequence[Any], why: str) -> None:
-    """From now on, the symbols of a graph's inputs have the values of the call that is traced.
+    """Specializes the symbols of a graph's inputs to the values of the traced call.
 
     Raises:
-        Frozen: the graph's guards have been made.
+        Frozen: it is too late, the graph's guards have been made.
     """
     for place in _places(inputs):
         number = place.read(inputs)

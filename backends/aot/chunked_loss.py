@@ -1,10 +1,12 @@
-"""Cross-entropy of a linear layer's results, some rows at a time: the logits are never whole in memory.
+"""Cross-entropy of a linear layer's results, computed in parts of some rows, so that the logits are never in memory as
+a whole.
 
-Where gradients will be asked for, they are computed with the loss, of each part of the logits while it is there: loss
-and gradients are linear in the gradient that comes in, a number, so that the backward pass multiplies by it. That is as
-many products as without parts. Logits of 16 bits are products of 16 bits, rounded as eager's; what follows is float32.
+If gradients will be needed, they are computed together with the loss, for each part of the logits while it is in
+memory: loss and gradients are linear in the incoming gradient, which is a number, so the backward pass only multiplies
+by it. That takes as many products as without parts. Logits of 16 bits are products of 16 bits, rounded as in eager;
+everything after them is float32.
 
-Invariant: results differ from eager's only by rounding; rows that are ignored give nothing, whatever they hold.
+Invariant: results differ from eager's only by rounding; ignored rows contribute nothing, whatever they contain.
 """
 from __future__ import annotations
 
@@ -19,14 +21,16 @@ NAME = "linear_cross_entropy"
 _SCHEMA = (f"{NAME}(Tensor x, Tensor weight, Tensor? bias, Tensor target, int ignore_index, float label_smoothing, "
            "bool mean, bool for_x, bool for_weight, bool for_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)")
 LEAST = {"cpu": 256, "cuda": 2048}
-"""Rows that a part has at least. A part reads and writes the sum of the weight's gradients once, 8 bytes an element (16
-if products are of 16 bits), and computes 6 operations an element for each row. 256 rows are 192 operations a byte: ten
-times what a CPU's cores compute while a byte comes from memory (10 to 20). An H100 computes 300 (16 bits): 2,048 rows
-are 768, so that the sum takes two fifths of the time of the products at the worst, and less with longer parts."""
+"""The least number of rows of a part. Each part reads and writes the sum of the weight's gradients once, 8 bytes per
+element (16 if products are of 16 bits), and computes 6 operations per element and row. With 256 rows that is 192
+operations per byte: ten times as many as a CPU's cores compute in the time that a byte takes from memory (10 to 20). An
+H100 computes 300 (16 bits): with 2,048 rows, 768 per byte, updating the sum takes at most two fifths of the products'
+time, and less with longer parts."""
 
 
 def rows_at_once(rows: int, outputs: int, inputs: int, device: str) -> int:
-    """How many rows' logits are in memory: as many as take no more than the rows themselves, and ``LEAST``."""
+    """The number of rows per part: a multiple of ``LEAST`` whose logits take about as much memory as all of ``x``, or
+    ``LEAST`` if that is more."""
     least = LEAST.get(device, LEAST["cuda"])
     return max(-(-rows * inputs // (max(outputs, 1) * least)), 1) * least
 
@@ -35,13 +39,13 @@ def linear_cross_entropy(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, target: torch.Tensor, ignore_index: int,
     label_smoothing: float, mean: bool, compute: torch.dtype, result: torch.dtype,
 ) -> torch.Tensor:
-    """``F.cross_entropy(F.linear(x, weight, bias), target)``, as a function that autograd knows.
+    """Computes ``F.cross_entropy(F.linear(x, weight, bias), target)``, differentiably.
 
     Args:
         x: (rows, inputs).
         weight, bias: (outputs, inputs), (outputs,).
-        target: (rows,), of int64.
-        mean: the loss is the mean of the rows that are not ignored, else the sum.
+        target: (rows,), int64.
+        mean: whether the loss is the mean over the rows that are not ignored; else it is the sum.
         compute: the dtype of the products, which autocast may have chosen.
         result: the dtype of the loss.
     """
@@ -72,8 +76,8 @@ class _Loss(torch.autograd.Function):
 
 @functools.cache
 def operator() -> Any:
-    """The operator, defined by the first call: the loss; the factor of all gradients; those of x, weight and bias by
-    the sum of the rows' losses, or nothing."""
+    """The torch operator, which the first call defines. Its results: the loss; a factor common to all gradients; the
+    gradients of the summed losses by x, weight and bias, each empty if it is not requested."""
     library = _library()
     library.define(_SCHEMA)
     library.impl(NAME, _compute, "CompositeExplicitAutograd")
@@ -83,7 +87,7 @@ def operator() -> Any:
 
 @functools.cache
 def _library() -> torch.library.Library:
-    """Which keeps its operator for as long as it lives."""
+    """The library, which has to live as long as its operator."""
     return torch.library.Library(NAMESPACE, "FRAGMENT")
 
 
@@ -120,14 +124,14 @@ def _compute(
 
 
 def _check(target: torch.Tensor, kept: torch.Tensor, outputs: int) -> None:
-    """Raises what eager does; a GPU stops at the index, as in eager."""
+    """Raises eager's error for a class out of bounds. On a GPU, the kernel that uses it stops, as in eager."""
     wrong = kept & ((target < 0) | (target >= outputs))
     if wrong.any():
         raise IndexError(f"Target {target[wrong][0].item()} is out of bounds.")
 
 
 class _Parts:
-    """What is summed up over parts of the rows, and memory for one."""
+    """Accumulates sums over parts of the rows, and holds the memory for one part."""
 
     def __init__(
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, smoothing: float,
@@ -135,16 +139,16 @@ class _Parts:
     ) -> None:
         self._x, self._weight, self._bias, self._smoothing = x, weight, bias, smoothing
         self._for_x = torch.empty(x.shape, dtype=x.dtype, device=x.device) if asked[0] else None
-        # Sums of 16 bits would be rounded once for each part.
+        # 16-bit sums would be rounded once for each part.
         self._for_weight = x.new_zeros(weight.shape, dtype=torch.float32) if asked[1] else None
         self._for_bias = x.new_zeros(weight.shape[:1], dtype=torch.float32) if asked[2] else None
         self._memory: torch.Tensor | None = None
 
     def take(self, rows: slice, target: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
-        """The sum of the rows' losses; their gradients are added.
+        """The sum of the rows' losses. Adds their gradients to the sums.
 
         Args:
-            kept: for each row 1, or 0 if it is ignored.
+            kept: (rows,), 1 for each row, or 0 if it is ignored.
         """
         x, smoothing, outputs = self._x[rows], self._smoothing, self._weight.shape[0]
         if self._memory is None:
@@ -152,13 +156,13 @@ class _Parts:
         products = torch.mm(x, self._weight.t(), out=self._memory[:x.shape[0]])
         if self._bias is not None:
             products += self._bias
-        logits = products.float()  # of float32, the same memory
+        logits = products.float()  # for float32, this is the same memory
         torch.ops.aten._log_softmax.out(logits, 1, False, out=logits)
         target = target.unsqueeze(1)
         loss = logits.gather(1, target).squeeze(1) * (smoothing - 1)
         if smoothing:
             loss -= logits.sum(1) * (smoothing / outputs)
-        # Not by 0: a row of infinities is nothing if it is ignored.
+        # Selects instead of multiplying by 0: a row of infinities counts as nothing if it is ignored.
         total = torch.where(kept > 0, loss, 0.0).sum()
         if self._for_x is not None or self._for_weight is not None or self._for_bias is not None:
             gradient = logits.exp_()

@@ -1,13 +1,13 @@
 """Double backward: gradients that are differentiated themselves (``create_graph=True``).
 
-The compiled backward pass has no backward pass. Where autograd asks for differentiable gradients, the captured graph is
-evaluated once more on its inputs: under autograd, in eager, which gives gradients of any order; or, from the second
-time on, by a compiled graph that computes the gradients and has gradients of its own (``gradient_graph``).
+The compiled backward pass is not differentiable. If autograd asks for differentiable gradients, the captured graph runs
+once more on its inputs: in eager, under autograd, which gives gradients of any order; or, from the second request on,
+in a compiled graph that computes the gradients and has gradients of its own (``gradient_graph``).
 
 Invariant: the second run has the inputs, aliases and random numbers of the first, and writes to nothing that the
-program sees. Of inputs that the backward pass does not need, aliases are kept, which have the memory and the history of
-the moment, and are used if nobody has written to them since; of those that the graph itself writes to, copies, unless
-no gradient depends on what they held; random numbers are drawn from the generator as it was.
+program sees. The following is kept for it: inputs that the backward pass does not save, as aliases, which have the
+memory and the history that the inputs had, and are used only if nobody has written to them since; inputs that the graph
+itself writes to, as copies, unless no gradient depends on their old contents; the states of the generators.
 """
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ from dynamo_lite.runtime.storage_extent import storage_extent
 
 KeptInputs = list[Any]
 Gradients = Callable[..., tuple[Any, ...]]
-# From what differentiates, tensors like the gradients that come in, and of which inputs gradients are wanted, to a
-# compiled function of the graph's inputs and these gradients; None: there is none.
+# Takes a function that differentiates, tensors like the incoming gradients, and indices of the inputs whose gradients
+# are wanted. Returns a compiled function of the graph's inputs and the incoming gradients; None if there is none.
 CompileGradients = Callable[[Differentiate, Sequence["torch.Tensor | None"], tuple[int, ...]], "Gradients | None"]
 
 
 class _Alias(torch.autograd.Function):
-    """The tensor's memory and history, but no view of it: it does not follow what is done to the tensor later."""
+    """A tensor with the same memory and history, but not a view, so that later in-place changes do not alter its
+    history."""
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
@@ -47,9 +48,9 @@ class _Alias(torch.autograd.Function):
 
 
 class DoubleBackward:
-    """The differentiable gradients of a captured graph, by running it again.
+    """Computes the differentiable gradients of a captured graph by running it again.
 
-    It is made with grad mode and autocast as they are when the graph is entered.
+    To be constructed under the grad mode and autocast state that the graph is entered with.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class DoubleBackward:
         compile_gradients: CompileGradients | None = None, inner: bool = False,
     ) -> None:
         self._run = run
-        # Where nothing computed is saved, gradients depend on the saved inputs alone: others may have any values.
+        # If no computed value is saved, gradients depend on the saved inputs alone: others may have any values.
         free = all(i is not None for i in saved.inputs)
         self._free = [interface.sizes.formulas(_layout(e, i in idle)) if free or i in idle else None
                       for i, e in enumerate(examples)]
@@ -68,7 +69,7 @@ class DoubleBackward:
         saved_inputs = {i: at for at, i in enumerate(saved.inputs) if i is not None}
         self._saved = tuple(saved_inputs.items())
         self._others = tuple(i for i in range(self._count) if i not in saved_inputs and i not in idle)
-        # Without inner gradients, inputs that no gradient reaches may come detached.
+        # Without inner gradients, inputs that no gradient reaches may be passed detached.
         self._leaves = frozenset(i for i, e in enumerate(examples) if inner and _requires_grad(e))
         self._layouts = interface.layouts
         self._results = interface.results
@@ -79,25 +80,25 @@ class DoubleBackward:
         self._compile = compile_gradients if plain else None
         self._compiled: dict[Any, Gradients | None] = {}
         self._asked: set[Any] = set()
-        # Whether the graph is entered by views of its inputs: from the first request on, unless it writes to inputs.
+        # Whether the graph is called with views of its inputs: from the first request on, unless it writes to inputs.
         self.by_views = False
 
     def views_among(self, inputs: tuple[Any, ...]) -> list[int]:
-        """The places of tensors, if the graph is entered by views of them; else none."""
+        """Indices of the tensors, if the graph is called with views of them; else none."""
         return [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)] if self.by_views else []
 
     def keep_inputs(self, inputs: tuple[Any, ...]) -> KeptInputs:
-        """What is kept of the inputs that are not saved, at entry of the graph."""
+        """Whatever has to be kept of the inputs that are not saved, at entry of the graph."""
         found: KeptInputs = []
         for i in self._others:
             value = inputs[i]
             if not isinstance(value, torch.Tensor) or value.is_inference():
-                found.append(value)  # of a tensor made in inference mode torch does not say whether it was written
+                found.append(value)  # inference tensors have no version counter that would tell of writes
             elif i in self._mutated:
                 with torch.enable_grad():
                     found.append((value.clone(), 0))
             elif self._free[i] is not None or value.requires_grad and value.is_leaf:
-                found.append((weakref.ref(value), value._version))  # nobody needs it, or autograd's graph keeps it
+                found.append((weakref.ref(value), value._version))  # not needed, or kept alive by autograd's graph
             elif not value.requires_grad:
                 found.append((value.detach(), value._version))
             else:
@@ -111,14 +112,14 @@ class DoubleBackward:
         self, kept: KeptInputs, saved: Sequence[torch.Tensor], grads: tuple[torch.Tensor | None, ...],
         needed: Sequence[bool], sizes: Sequence[int] = (),
     ) -> tuple[Any, ...] | None:
-        """The gradient of each input that needs one, itself differentiable; None if it can't be had.
+        """The gradient of each input that needs one, itself differentiable; None if they can't be computed.
 
         Args:
-            kept: what `keep_inputs` gave.
+            kept: the result of `keep_inputs`.
             saved: the saved values.
-            grads: of the results.
-            needed: for each input whether its gradient is asked for.
-            sizes: what has been read of the call, by `Interface.sizes`.
+            grads: the incoming gradients of the results.
+            needed: for each input, whether its gradient is requested.
+            sizes: the numbers of the call, read by `Interface.sizes`.
         """
         self.by_views = not self._mutated
         inputs = self._inputs(kept, saved, sizes)
@@ -149,10 +150,10 @@ class DoubleBackward:
     ) -> tuple[Any, ...] | None:
         further = torch.is_grad_enabled()
         with torch.enable_grad():
-            # Aliases, since one input may have been computed of another: the gradients are partial ones.
+            # Aliases, because one input may have been computed from another: the gradients wanted are partial ones.
             own = [v.view_as(v) if isinstance(v, torch.Tensor) and v.requires_grad else v for v in inputs]
             for i in self._leaves.union(wanted):
-                if not own[i].requires_grad:  # nothing behind it depends on these gradients
+                if not own[i].requires_grad:  # nothing that it depends on is affected by these gradients
                     own[i] = own[i].detach().requires_grad_()
             given = [own[i].clone() if i in self._mutated else own[i] for i in range(self._count)]
         with torch.set_grad_enabled(self._grad):
@@ -168,7 +169,7 @@ class DoubleBackward:
     def _compiled_for(
         self, grads: Sequence[torch.Tensor | None], wanted: tuple[int, ...]
     ) -> Gradients | None:
-        """The compiled gradients. What is asked for once is not worth compiling: the first time there are none."""
+        """The compiled gradients; None at the first request, since a single one is not worth compiling for."""
         if self._compile is None or not torch.is_grad_enabled() or ambient.casts() or any(map(is_wrapped, grads)):
             return None
         key = wanted, *(None if g is None else g.requires_grad for g in grads)
@@ -178,13 +179,13 @@ class DoubleBackward:
         return self._compiled.get(key)
 
     def _as_compiled(self, grads: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
-        """Incoming gradients in the layouts of the values; of a graph without symbols."""
+        """Incoming gradients in the layouts of the values, for a graph without symbols."""
         return [None if g is None else in_layout(g, *self._layouts[i]) for i, g in enumerate(grads)]
 
     def _value(
         self, index: int, inputs: list[Any], results: Sequence[Any], sizes: Sequence[int]
     ) -> torch.Tensor | None:
-        """What the forward pass has computed as its n-th value, in the second run; None if it is not to be had."""
+        """Value number ``index`` of the forward pass, from the second run; None if it can't be found."""
         if index in self._written:
             return inputs[self._written[index]]
         for result, made in zip(self._results, results):
@@ -230,7 +231,7 @@ def double_backward_of(
     """The double backward of a captured graph.
 
     Args:
-        compile_gradients: called when gradients are asked for the second time.
+        compile_gradients: compiles gradients; called at the second request for them.
     """
     placeholders = gm.graph.find_nodes(op="placeholder")
     examples = [node.meta.get("example_value") for node in placeholders]
@@ -240,11 +241,12 @@ def double_backward_of(
 
 _STATISTICS: dict[Any, tuple[int, int, int]] = {
     F.batch_norm: (1, 2, 5), torch.batch_norm: (3, 4, 5), F.instance_norm: (1, 2, 5)}
-"""Where functions take statistics that they update, and where they are told not to read them."""
+"""Positions of the statistics that functions update, and of the argument that tells them not to read them."""
 
 
 def _is_idle(node: Node) -> bool:
-    """Whether no gradient depends on what an input that the graph writes to held at entry: statistics, counts."""
+    """Whether no gradient depends on the contents at entry of an input that the graph writes to, as for statistics and
+    counters."""
     value = node.meta.get("example_value")
     if not isinstance(value, torch.Tensor) or value.requires_grad:
         return False
@@ -269,7 +271,7 @@ def _requires_grad(example: Any) -> bool:
 
 
 def _layout(example: Any, idle: bool = False) -> tuple[Any, ...] | None:
-    """What it takes to make a tensor like an input; None for those whose values may not be just any."""
+    """The layout by which a tensor like an input can be made; None if the tensor can't have arbitrary values."""
     if not isinstance(example, torch.Tensor) or not (idle or example.is_floating_point() or example.is_complex()):
         return None
     if example.is_conj() or example.is_neg():
@@ -285,13 +287,13 @@ def _any_values(
 
 
 def is_wrapped(grad: torch.Tensor | None) -> bool:
-    """Whether a gradient is one of ``torch.func``'s, without memory of its own."""
+    """Whether a gradient is a wrapper of ``torch.func``'s, which has no memory of its own."""
     functorch = torch._C._functorch
     return grad is not None and (functorch.is_legacy_batchedtensor(grad) or functorch.is_functorch_wrapped_tensor(grad))
 
 
 def in_layout(grad: torch.Tensor, stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """An incoming gradient as the backward pass was compiled for it; it may come in any layout."""
+    """An incoming gradient, which may have any layout, in the layout that the backward pass was compiled for."""
     if grad.is_conj() or grad.is_neg():
         grad = grad.resolve_conj().resolve_neg()
     if grad.dtype != dtype:

@@ -1,9 +1,9 @@
-"""Which fake tensors say that they require gradients while a graph is recorded below autograd.
+"""Sets ``requires_grad`` on fake tensors while a graph is recorded below autograd.
 
-Aten's own kernels choose by it, under ``no_grad`` too: ``should_fold`` (aten/src/ATen/native/LinearAlgebra.cpp) between
-one product of all lines and one for each of a batch.
+Aten's own kernels depend on that flag, even under ``no_grad``: ``should_fold`` (aten/src/ATen/native/LinearAlgebra.cpp)
+chooses between one matrix product of all rows and one for each matrix of a batch.
 
-Invariant: what a composite operation is recorded as is what eager computes, as far as it follows from these flags.
+Invariant: as far as it depends on these flags, a composite operation is recorded as the operations that eager runs.
 """
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _TO_COPY = torch.ops.aten._to_copy.default
 
 
 class GradientFlags:
-    """Those of one recording. It does nothing where autograd is on: torch sets them then.
+    """The flags during one recording. Does nothing where autograd is on, as torch sets them then.
 
     Args:
-        below_autograd: whether autograd is off for the whole of the recording.
+        below_autograd: whether autograd is off during the whole recording.
     """
 
     def __init__(self, below_autograd: bool) -> None:
         self._is_needed = below_autograd
-        self._within_views = 0  # operations that have a kernel for the dispatch key of views
+        self._within_views = 0  # nesting depth of operations that have a kernel for the dispatch key of views
 
     def set_on_cast(self, func: Any, args: tuple[Any, ...], result: Any) -> None:
-        """Has the cast of a parameter that autocast keeps require gradients: it is made with them, wherever that is
-        (``cached_cast`` in aten/src/ATen/autocast_mode.cpp)."""
+        """Sets the flag on autocast's cast of a parameter if autocast caches it: such casts are made under autograd,
+        wherever they occur (``cached_cast`` in aten/src/ATen/autocast_mode.cpp)."""
         if func is not _TO_COPY or not self._is_needed or not torch.is_grad_enabled():
             return
         (x,) = args
@@ -42,13 +42,13 @@ class GradientFlags:
 
     @contextlib.contextmanager
     def kept_by_views(self, func: torch._ops.OpOverload, args: tuple[Any, ...]) -> Iterator[None]:
-        """Within a composite operation views require gradients if their base does, also without gradients.
+        """Within a composite operation, views require gradients if their base does, even under ``no_grad``.
 
-        A view learns its base from the kernel of a dispatch key, which is excluded while a dispatch mode has an
-        operation. Where an operation has such a kernel itself (``split`` of torch 2.11), that sets the base of what
-        the operation returns, and a tensor that has one already would be an error. In torch 2.11, whose ``matmul``
-        takes no symbolic sizes where it folds lines, nothing is set for these: the product is then one for each of the
-        batch.
+        A view gets its base from the kernel of a dispatch key, which is excluded while a dispatch mode handles an
+        operation; here that key is included again. If an operation has such a kernel itself (``split`` in torch 2.11),
+        that kernel sets the base of its results, and fails for a tensor that already has one, so nothing is done.
+        Nor is anything done for symbolic sizes in torch 2.11, whose ``matmul`` does not accept these where it folds
+        rows: there is then one product for each matrix of the batch.
         """
         tensors = [a for a in args if isinstance(a, torch.Tensor)]
         symbolic = any(t._has_symbolic_sizes_strides for t in tensors)

@@ -1,11 +1,11 @@
-"""The gradients of a captured graph as a captured graph of their own, which is compiled as any other.
+"""Makes the gradients of a captured graph a captured graph of their own, which is compiled like any other.
 
 Its one call runs the captured graph and has autograd compute gradients that can be differentiated
-(``create_graph=True``); recorded, that is the forward pass and the backward pass in aten's operations, and what
-autograd knows about both gives the gradients of gradients. Its inputs are the captured graph's, then the incoming
-gradients; its results are the gradients of some inputs.
+(``create_graph=True``). Recording it gives the aten operations of the forward and the backward pass, and autograd's
+history of both gives the gradients of the gradients. Its inputs are those of the captured graph, followed by the
+incoming gradients; its results are the gradients of some inputs.
 
-Invariant: what is differentiated is autograd's own graph, never a recording of it, which would not say where gradients
+Invariant: autograd's own graph is differentiated, never a recording of it, which would not contain where gradients
 stop.
 """
 from __future__ import annotations
@@ -22,11 +22,12 @@ from dynamo_lite.backends.aot.gradients import twin
 from dynamo_lite.backends.aot.record import fake_mode_of
 
 Differentiate = Callable[[list[Any], Sequence[Any], Sequence[int]], "tuple[Any, ...] | None"]
-"""From a captured graph's inputs, the gradients of its values and the places of some inputs to their gradients."""
+"""Computes, from a captured graph's inputs, the gradients of its values and indices of inputs, these inputs' gradients.
+"""
 
 
 class _Gradients:
-    """The call."""
+    """The one call of a gradient graph."""
 
     __name__ = "gradients"
 
@@ -50,13 +51,13 @@ def gradient_graph(
     gm: GraphModule, example_inputs: list[Any], differentiate: Differentiate, grads: Sequence[torch.Tensor | None],
     wanted: tuple[int, ...],
 ) -> tuple[GraphModule, list[Any]]:
-    """The gradients of a captured graph as a graph, and fake tensors of its inputs.
+    """The graph that computes the gradients of a captured graph, and fake tensors of its inputs.
 
     Args:
         gm, example_inputs: the captured graph, whose inputs have no symbols.
-        differentiate: what the graph calls.
-        grads: tensors like the gradients that come in, for each value of the forward pass.
-        wanted: the places of the inputs whose gradients are its results.
+        differentiate: computes the gradients; the new graph calls it.
+        grads: for each value of the forward pass, a tensor like its incoming gradient, or None.
+        wanted: indices of the inputs whose gradients are the results.
     """
     mode = fake_mode_of(gm, example_inputs)
     examples = [twin(mode, x) if isinstance(x, torch.Tensor) else x for x in example_inputs]

@@ -1,21 +1,21 @@
-"""The aten graph: what the recorder makes of a captured graph and what lowerings read.
+"""The aten graph: the result of recording a captured graph, and the input of lowering.
 
 ``AtenGraph.graph`` is an ordinary ``torch.fx.Graph``:
 
 - ``placeholder`` nodes, one for each input of the captured graph, in order; then one ``get_attr`` node for each
   constant tensor, whose target is the key of ``AtenGraph.constants``;
 - ``call_function`` nodes whose target is an ``OpOverload`` without mutated arguments (or ``operator.getitem`` on a
-  node with several results, or another callable for an operation that aten has no functional form of);
-- as the last nodes, one ``aten.copy_.default(placeholder, value)`` for each input that the graph mutates, in the
+  node with several results, or another callable for an operation that has no functional form in aten);
+- as the last of these, one ``aten.copy_.default(placeholder, value)`` for each input that the graph mutates, in the
   order of the inputs. Nothing reads a mutated placeholder after its ``copy_``;
 - ``output``, whose one argument is a tuple of nodes: the values to compute, each with memory of its own and with
   exactly the strides of its ``meta["val"]``. No value is listed twice, none is a placeholder or a constant.
 
-Every node carries ``meta["val"]``, a fake tensor (or a tuple of them, or a number), and call nodes
+Every node has ``meta["val"]``, a fake tensor (or a tuple of them, or a number), and call nodes have
 ``meta["origin"]``, the node of the captured graph that they come from.
 
-What the captured graph returns is made of those values and the inputs by ``AtenGraph.outputs``, one recipe for each
-output, so that outputs are views of inputs, of each other, or the very inputs exactly where they are in eager.
+The results of the captured graph are made from these values and the inputs by ``AtenGraph.outputs``, one recipe for
+each, so that they are views of inputs, views of each other, or inputs themselves exactly where they are in eager.
 """
 from __future__ import annotations
 
@@ -29,36 +29,37 @@ import torch.fx
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ValueOutput:
-    """The value itself: ``graph`` output number ``index``."""
+    """An output that is a value of the graph: its ``graph`` output number ``index``."""
 
     index: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InputOutput:
-    """The very input number ``index``."""
+    """An output that is input number ``index`` itself."""
 
     index: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LiteralOutput:
-    """Something that is no tensor and does not depend on the inputs."""
+    """An output that is not a tensor and does not depend on the inputs."""
 
     value: Any
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OutputAlias:
-    """A view, as eager returns one.
+    """An output that is a view.
 
     Attributes:
         base: ``ValueOutput`` or ``InputOutput``.
-        size, stride: of the view.
-        offset: in elements, from the first element of the base.
-        chain: view operations (target, args after the tensor, kwargs, item) to replay on the base in place of
+        size, stride: layout of the view.
+        offset: number of elements from the first element of the base.
+        chain: view operations (target, args after the tensor, kwargs, item) to replay on the base instead of
             ``as_strided``; used where dtype or conjugation differ.
-        detach: where autograd loses the base: "before" the view is taken, "after" it, or nowhere ("").
+        detach: where the view loses its autograd history: the base is detached "before" the view is taken, the view is
+            detached "after" it, or neither ("").
     """
 
     base: Union[ValueOutput, InputOutput]
@@ -74,14 +75,14 @@ OutputRecipe = Union[ValueOutput, InputOutput, LiteralOutput, OutputAlias]
 
 @dataclasses.dataclass(slots=True)
 class AtenGraph:
-    """See the module's docstring.
+    """A functional aten graph; see the module's docstring.
 
     Attributes:
         graph: the functional graph.
-        constants: tensors that ``get_attr`` nodes name.
-        outputs: how the results of the captured graph are made.
+        constants: the tensors that ``get_attr`` nodes name.
+        outputs: recipes for the results of the captured graph.
         mutated: indices of the inputs that are overwritten.
-        inference: whether the outputs are inference tensors though the caller is not in inference mode.
+        inference: whether the outputs are inference tensors although the caller is not in inference mode.
     """
 
     graph: torch.fx.Graph
@@ -96,16 +97,16 @@ class AtenGraph:
 
     @property
     def versions(self) -> dict[str, int]:
-        """How many new versions autograd is to see of each input that is written."""
+        """For each input that is written, by how much autograd's version counter is to rise."""
         return {node.name: node.meta["versions"] for node in self.placeholders if "versions" in node.meta}
 
     @property
     def values(self) -> tuple[torch.fx.Node, ...]:
-        """The nodes to compute."""
+        """The nodes of the values to compute."""
         return tuple(self.graph.output_node().args[0])  # type: ignore[arg-type]
 
     def describe(self) -> str:
-        """The graph as text, one line an operation, with layouts."""
+        """The graph as text, one line per operation, with layouts."""
         lines = []
         for node in self.graph.nodes:
             if node.op == "output":
@@ -135,8 +136,8 @@ def _layout(value: Any) -> str:
 def copy_node(
     graph: torch.fx.Graph, node: torch.fx.Node, env: Callable[[torch.fx.Node], torch.fx.Node]
 ) -> torch.fx.Node:
-    """The node at the end of another graph, as ``Graph.node_copy`` copies it; arguments may be symbolic numbers, which
-    that would warn of.
+    """Appends a copy of a node of another graph. Unlike ``Graph.node_copy``, it does not warn of arguments that are
+    symbolic numbers.
     """
     copy = graph.create_node(node.op, node.target, name=node.name, type_expr=node.type)
     copy.args, copy.kwargs = torch.fx.node.map_arg((node.args, node.kwargs), env)

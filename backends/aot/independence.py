@@ -1,13 +1,13 @@
-"""Independent results: which results of a graph may have a backward pass each, and which saved values are retained for
-those that have not had theirs.
+"""Independent results: determines which results of a graph may each have a backward pass, and which saved values are
+retained for those that have not had theirs yet.
 
-In eager a backward pass without ``retain_graph`` frees what the nodes that it has run through had saved, and no more:
-two losses that share no such node, of two heads or of a GAN's two networks, may each have a backward pass. Here all of
-them are one node to autograd, which frees everything after the first.
+In eager, a backward pass without ``retain_graph`` frees only what the nodes that it runs through have saved: two losses
+that share no such node, such as those of two heads or of a GAN's two networks, may each have a backward pass. Here all
+of them belong to one node of autograd, which frees everything after the first pass.
 
-Invariant: what is kept is what eager keeps: saved values that only gradients read which could still come in. Results
-whose gradients read one saved value in one operation stand for nodes that both run through; after one of them the other
-is an error, as in eager.
+Invariant: the retained values are those that eager retains: the saved values that are read only by gradients which
+could still come in. If the gradients of several results read a saved value in the same operation, they stand for a node
+that both backward passes run through; after one of them the other is an error, as in eager.
 """
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ Places = tuple[tuple[int, ...], ...]
 
 
 class WrittenSince:
-    """In place of a saved value that has been written to since: the error for whoever needs it."""
+    """Takes the place of a saved value that has been written to since: the error for the results that need it."""
 
     def __init__(self, error: RuntimeError) -> None:
         self.error = error
 
 
 def unwritten(ctx: Any, readers: Sequence[Sequence[int]], given: Sequence[bool], own: Sequence[bool]) -> list[Any]:
-    """The saved values one by one, where ``ctx.saved_tensors`` refuses all of them as one has been written to.
+    """The saved values one by one, for when ``ctx.saved_tensors`` refuses them all because one has been written to.
 
     Args:
-        readers: as :func:`readers_of` gives them.
-        given: for each result whether a gradient comes in.
-        own: whether a saved value is a result of the node itself.
+        readers: the first result of :func:`readers_of`.
+        given: for each result, whether a gradient comes in.
+        own: for each saved value, whether it is a result of the node itself.
 
     Raises:
-        RuntimeError: what eager's raises, of a value that these results' gradients read.
+        RuntimeError: eager's error, if the gradients of these results read the value.
     """
     results = {i for i, is_given in enumerate(given) if is_given}
     found: list[Any] = []
-    # A result was new when it was saved.
+    # A result was new when it was saved, so its version was 0.
     versions = getattr(ctx, "versions", None) or [0 if is_own else None for is_own in own]
     for saved, read_by, version in zip(ctx._raw_saved_tensors, readers, versions, strict=True):
         try:
@@ -57,7 +57,7 @@ def unwritten(ctx: Any, readers: Sequence[Sequence[int]], given: Sequence[bool],
 
 
 def _at_version(saved: Any, version: int) -> torch.Tensor:
-    """A saved value, which must have this version still; of what a hook has packed autograd asks nothing."""
+    """A saved value, which must still have this version. Autograd does not check values that a hook has packed."""
     if saved.unpack_hook is not None:
         unpacked: torch.Tensor = saved.unpack_hook(saved.data)
         return unpacked
@@ -68,13 +68,14 @@ def _at_version(saved: Any, version: int) -> torch.Tensor:
 
 
 def given_to_kernels(tensors: Sequence[Any]) -> list[torch.Tensor]:
-    """The values, with tensors of no elements in place of those that are not read: a run of kernels takes an address
-    for each input."""
+    """The values, with empty tensors in place of those that are not read: a run of kernels needs an address for each
+    input."""
     return [t if isinstance(t, torch.Tensor) else torch.empty(0) for t in tensors]
 
 
 def readers_of(joint: JointGraph, saved: Sequence[Node]) -> tuple[Places, Places]:
-    """For each saved value the results whose gradients read it; for each result those whose gradients go with its own.
+    """For each saved value, the results whose gradients read it; for each result, the results whose gradients share an
+    operation that reads a saved value with its own.
     """
     places = {node: i for i, node in enumerate(saved)}
     readers: list[set[int]] = [set() for _ in saved]
@@ -95,7 +96,7 @@ def readers_of(joint: JointGraph, saved: Sequence[Node]) -> tuple[Places, Places
 
 
 def _saved_behind(node: Node, reached: dict[Node, frozenset[int]], places: dict[Node, int]) -> set[Node]:
-    """The saved values from which a gradient's operation gets what it reads besides gradients."""
+    """The saved values from which an operation of the backward pass computes its operands that are not gradients."""
     found, seen = set(), set()
     todo = list(node.all_input_nodes)
     while todo:
@@ -111,7 +112,7 @@ def _saved_behind(node: Node, reached: dict[Node, frozenset[int]], places: dict[
 
 
 class IndependentResults:
-    """What is known of a graph in which some results' gradients are independent of others'."""
+    """The readers of saved values in a graph in which some results' gradients are independent of others'."""
 
     def __init__(self, readers: Sequence[Sequence[int]], together: Sequence[Sequence[int]]) -> None:
         self.readers, self.together = readers, together
@@ -119,7 +120,7 @@ class IndependentResults:
     def rest(
         self, tensors: Sequence[torch.Tensor | WrittenSince | None], given: Sequence[bool], left: set[int]
     ) -> RetainedValues | None:
-        """What stays after a backward pass for the results `given`; None if no other gradient can come in."""
+        """The values to retain after a backward pass of the results `given`; None if no other gradient can come in."""
         gone = {j for i, is_given in enumerate(given) if is_given for j in self.together[i]}
         left = left - gone
         kept = [t if left.intersection(r) else None for t, r in zip(tensors, self.readers)]
@@ -127,7 +128,7 @@ class IndependentResults:
 
 
 class RetainedValues:
-    """Saved values for the gradients that could still come in."""
+    """Saved values that are retained for the gradients that could still come in."""
 
     def __init__(
         self, known: IndependentResults, tensors: list[torch.Tensor | WrittenSince | None], left: set[int]
@@ -136,11 +137,11 @@ class RetainedValues:
         self._versions = [t._version if isinstance(t, torch.Tensor) else 0 for t in tensors]
 
     def serves(self, given: Sequence[bool]) -> bool:
-        """Whether gradients of these results can be computed; if not, eager would go through a node again as well."""
+        """Whether gradients of these results can still be computed; if not, eager would visit a node twice, too."""
         return all(i in self._left for i, is_given in enumerate(given) if is_given)
 
     def tensors(self, given: Sequence[bool]) -> list[torch.Tensor]:
-        """The saved values, for a run of kernels; empty where these results' gradients don't read them."""
+        """The saved values for a run of kernels; empty tensors where these results' gradients don't read them."""
         results = {i for i, is_given in enumerate(given) if is_given}
         read = [t if results.intersection(r) else None for t, r in zip(self._tensors, self._known.readers)]
         for value, version in zip(read, self._versions):
@@ -151,14 +152,14 @@ class RetainedValues:
         return given_to_kernels(read)
 
     def after(self, given: Sequence[bool]) -> RetainedValues | None:
-        """What stays after a backward pass for these results."""
+        """The values to retain after a backward pass of these results."""
         return self._known.rest(self._tensors, given, self._left)
 
 
 def independent(
     differentiable: Sequence[bool], readers: Sequence[Sequence[int]], together: Sequence[Sequence[int]]
 ) -> IndependentResults | None:
-    """Of a graph in which each result's gradient goes with every other's nothing needs to be known."""
+    """The readers of saved values; None if all results' gradients belong together, so that nothing is retained."""
     results = {i for i, is_differentiable in enumerate(differentiable) if is_differentiable}
     if all(results.issubset(together[i]) for i in results):
         return None

@@ -1,10 +1,10 @@
-"""Captured graphs that call ``torch.autograd.grad``: what they leave of autograd's graph.
+"""Captured graphs that call ``torch.autograd.grad``: how such calls affect the autograd graph of their results.
 
-The recorder sees the engine's operations as any others. What is particular: such a call may free a part of the history
-that the graph's results have, so that in eager their backward pass is an error; and a result that a gradient was
-computed of has to stay in one piece with it.
+The recorder sees the operations of autograd's engine like any others. Two things are special: such a call may free a
+part of the history of the graph's results, so that their backward pass is an error in eager; and a result that a
+gradient was computed from has to stay in one segment with that gradient.
 
-Invariant: a compiled graph has a backward pass for exactly the results for which eager has one.
+Invariant: a compiled graph has a backward pass for exactly those results for which eager has one.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dynamo_lite.backends.aot.interface import Freed
 
 
 def last_gradient(nodes: Sequence[torch.fx.Node]) -> int:
-    """The place of the last call of ``torch.autograd.grad`` among the nodes; -1 if there is none."""
+    """Index of the last call of ``torch.autograd.grad`` among the nodes; -1 if there is none."""
     return max((at for at, node in enumerate(nodes) if node.target is torch.autograd.grad), default=-1)
 
 
@@ -30,16 +30,17 @@ def computes_gradients(gm: GraphModule) -> bool:
 
 
 def makes_leaves(gm: GraphModule) -> bool:
-    """Whether gradients begin at what a captured graph makes, as its inputs do not tell."""
+    """Whether a captured graph makes leaves that require gradients, which its inputs do not show."""
     return any(node.kwargs.get("requires_grad") or node.target == "requires_grad_" and False not in node.args
                for node in gm.graph.nodes if node.op.startswith("call_"))
 
 
 def freed(head: torch.Tensor, ends: Sequence[GradientEdge | None]) -> Freed | None:
-    """What of a tensor's history is of no use, if there is such a part; `ends`: the inputs."""
+    """Describes the part of a tensor's history that can't be used any more; None if there is none. `ends`: the gradient
+    edges of the inputs."""
     if head.grad_fn is None:
         return None
-    nodes = sorted(_behind(head.grad_fn), key=lambda n: n._sequence_nr(), reverse=True)  # as the engine comes to them
+    nodes = sorted(_behind(head.grad_fn), key=lambda n: n._sequence_nr(), reverse=True)  # the engine's order
     broken = [(node, error) for node in nodes if (error := _error_of(node)) is not None]
     if not broken:
         return None
@@ -70,18 +71,18 @@ def _error_of(node: Node) -> str | None:
 
 
 def leads_to(start: Node | None, ends: Sequence[GradientEdge | None]) -> set[int]:
-    """The places of the edges that a backward pass comes to from a node."""
+    """Indices of the edges that a backward pass from a node reaches."""
     found = set(_behind(start)) if start is not None else set()
     return {at for at, end in enumerate(ends) if end is not None and end.node in found}
 
 
 def refuse_uncut(seen: Sequence[Any], results: Sequence[Any]) -> None:
-    """Refuses results that are computed of one that the program sees: as one operation of autograd's, the graph would
-    not say so.
+    """Refuses results that are computed from a result that the program sees: the graph is one operation for autograd,
+    which would not show that.
 
     Args:
         seen: the tensors that the program sees.
-        results: those and others that the graph gives.
+        results: these and all other results of the graph.
 
     Raises:
         CannotFunctionalize: there are such results.
@@ -102,7 +103,7 @@ def _edges_behind(start: Node) -> Iterator[tuple[Node, int]]:
 
 
 def _behind(start: Node) -> Iterator[Node]:
-    """The node and those that a backward pass comes to from there."""
+    """The node and all nodes that a backward pass from it reaches."""
     todo, seen = [start], {start}
     while todo:
         node = todo.pop()

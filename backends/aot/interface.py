@@ -1,7 +1,7 @@
-"""What is kept of a joint graph beside its compiled passes: what it takes to run them.
+"""The data of a joint graph that is kept beside its compiled passes in order to run them.
 
-A process that finds a kept graph needs these records and none of the modules that make them: those are imported by
-whoever records gradients. Invariant: a record holds no graph and no tensor, so that it can be written to a file.
+A process that finds a kept graph needs these records, but not the modules that make them, which are imported only where
+gradients are recorded. Invariant: a record contains no graph and no tensor, so that it can be written to a file.
 """
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dynamo_lite.backends.aot.graph import LiteralOutput, OutputAlias, OutputRec
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """How one result of the captured graph is made.
+    """The way in which one result of the captured graph is made.
 
     Attributes:
-        recipe: as in ``AtenGraph.outputs``, of the forward graph's values and the inputs.
-        detached: whether it is no part of the autograd graph though what it is a view of is.
+        recipe: as in ``AtenGraph.outputs``; refers to the forward graph's values and the inputs.
+        detached: whether it has no autograd history although its base has one.
     """
 
     recipe: OutputRecipe
@@ -33,10 +33,10 @@ class Written:
     """An input that is written after the forward pass, by a copy that autograd sees.
 
     Attributes:
-        input: its index.
-        value: the index of the forward graph's value that is copied to it.
-        differentiable: whether the program has written to it with grad mode on, so that the copy is, too.
-        writes: how often the program has written to it, but for writes through ``.data``.
+        input: index of the input.
+        value: index of the forward graph's value that is copied to it.
+        differentiable: whether the program has written to it with grad mode on, so that the copy is made so, too.
+        writes: number of times that the program has written to it, except through ``.data``.
     """
 
     input: int
@@ -47,12 +47,13 @@ class Written:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Freed:
-    """Of a result a part of whose history is of no use any more: freed, or what it needs has been written to.
+    """Describes a result a part of whose history can't be used any more: it was freed, or a tensor that it needs has
+    been written to.
 
     Attributes:
-        error: eager's, of a backward pass that comes there.
-        before_inputs: whether it lies between the result and an input; else only a backward pass to all leaves comes
-            there, for the sake of one that the graph makes.
+        error: eager's error for a backward pass that reaches that part.
+        before_inputs: whether the part lies between the result and an input. Otherwise it leads only to a leaf that
+            the graph makes, and is reached only by a backward pass to all leaves.
     """
 
     error: str
@@ -61,18 +62,18 @@ class Freed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Interface:
-    """What it takes to run the forward and the backward graph of a captured graph, beside what they are compiled to.
+    """The data that is needed to run a captured graph's forward and backward graph, beside their compiled form.
 
     Attributes:
-        inputs: how many inputs the captured graph has.
+        inputs: number of inputs of the captured graph.
         layouts: strides and dtype of each value of the forward graph.
         differentiable, results, mutated, written: as in ``JointGraph``.
         random: whether the forward pass draws random numbers.
-        unreached: the inputs that require grad, but to which no result's gradient flows.
+        unreached: indices of the inputs that require grad, but that no result's gradient flows to.
         requiring: whether there are inputs that require grad.
-        freed: values whose backward pass needs what the graph itself has freed.
-        sizes: what is read of the inputs; the backward graph takes these numbers behind what is saved, and layouts and
-            recipes hold formulas over them.
+        freed: indices of values whose backward pass needs something that the graph itself has freed.
+        sizes: the numbers that are read from the inputs. The backward graph takes them after the saved values; layouts
+            and recipes contain formulas over them.
     """
 
     inputs: int
@@ -90,14 +91,14 @@ class Interface:
 
 @dataclasses.dataclass(slots=True)
 class Saved:
-    """What goes from the forward to the backward pass.
+    """The values that are saved in the forward pass for the backward pass.
 
     Attributes:
-        names: names of the nodes of the joint graph.
-        inputs: for each the index of the input that it is, or None.
-        values: for each its index among the forward graph's values, or None if it is no input.
-        readers: for each the results whose gradients read it.
-        together: for each result those whose gradients go with its own (``independence``).
+        names: names of their nodes in the joint graph.
+        inputs: for each value, the index of the input that it is, or None.
+        values: for each value, its index among the forward graph's values, or None if it is an input.
+        readers: for each value, the results whose gradients read it.
+        together: for each result, the results whose gradients belong together with its own (``independence``).
     """
 
     names: tuple[str, ...]
@@ -108,17 +109,17 @@ class Saved:
 
 
 def with_formulas(results: Sequence[Result], sizes: CallSizes) -> tuple[Result, ...]:
-    """Results whose recipes have formulas in place of symbols."""
+    """Results whose recipes have formulas instead of symbols."""
     return _each_once(results, sizes.formulas) if sizes else tuple(results)
 
 
 def at_call(results: Sequence[Result], sizes: Sequence[int]) -> tuple[Result, ...]:
-    """Results whose recipes have formulas, for the sizes of one call."""
+    """Results whose recipes have numbers instead of formulas, for the sizes of one call."""
     return _each_once(results, lambda value: at_sizes(value, sizes))
 
 
 def _each_once(results: Sequence[Result], number: Callable[[Any], Any]) -> tuple[Result, ...]:
-    """One recipe object stays one: it is one tensor, however often it is returned."""
+    """Replaces each recipe object once, since one object stands for one tensor, however often that is returned."""
     made = {id(r.recipe): r.recipe for r in results}
     made = {key: _with_numbers(recipe, number) for key, recipe in made.items()}
     return tuple(Result(made[id(r.recipe)], r.detached) for r in results)

@@ -1,7 +1,8 @@
-"""Kinds of aten operations: what the recorder does with a call, as its schema and the dispatcher tell.
+"""Kinds of aten operations, by which the recorder decides how to record a call; derived from schemas and the
+dispatcher.
 
-Invariant: the kind of an operation depends on nothing but the operation, and an operation that changes which memory a
-tensor uses is never called pure, a view or a mutation.
+Invariant: the kind of an operation depends only on the operation, and an operation that changes which memory a tensor
+uses is never classified as pure, a view or mutating.
 """
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _NO_OPS = frozenset({aten.detach_.default})
 def _linear_result(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *_: Any
 ) -> torch.Tensor | None:
-    """Of ``linear`` where eager takes one matrix product for it."""
+    """Metadata of the result of ``linear`` where eager computes it by one matrix product; else None."""
     if x.dim() < 2 or weight.dim() != 2 or not x.is_contiguous() or x.numel() == 0 or x.dtype != weight.dtype:
         return None
     return aten.empty.memory_format([*x.shape[:-1], weight.shape[0]], dtype=x.dtype, device=x.device)
@@ -31,24 +32,24 @@ def _linear_result(
 
 KEPT_COMPOSITES: dict[Any, Callable[..., torch.Tensor | None] | None] = {
     aten.linear.default: _linear_result,
-    # On fake tensors these would choose another algorithm.
+    # Their decomposition would choose another algorithm on fake tensors.
     aten.linalg_svdvals.default: None,
     aten.linalg_eigvalsh.default: None,
-    # Eager has kernels of its own for these, which round 16-bit floats once. (The first has a rule for metadata, too.)
+    # Eager has kernels for these, which round 16-bit floats only once. (The first has a rule for metadata, too.)
     aten.silu_backward.default: None,
     aten.mish_backward.default: lambda grad, x: aten.mul.Tensor(grad, x),
 }
 """Composite operations that are recorded as they are: one library call each.
 
-The function computes the result's metadata, or None where the operation is decomposed after all; without a function the
-operation itself computes it.
+The function computes the result's metadata, or returns None if the operation is to be decomposed after all. Without a
+function, the operation itself computes the metadata.
 """
 
 
 @functools.cache
 def kind_of(func: Any) -> str:
-    """What to do with a call: "lift", "no-op", "kept" (recorded whole though a composite), "composite" (decomposed by
-    aten), "relayout" (writes metadata in place), "storage" (changes which memory a tensor uses), "mutating", "view" or
+    """The kind of a call: "lift", "no-op", "kept" (a composite that is recorded whole), "composite" (decomposed by
+    aten), "relayout" (changes metadata in place), "storage" (changes which memory a tensor uses), "mutating", "view" or
     "pure".
     """
     schema = func._schema
@@ -58,7 +59,7 @@ def kind_of(func: Any) -> str:
         return "no-op"
     if func in KEPT_COMPOSITES:
         return "kept"
-    # Asked of the dispatcher: the overload's own method also answers for Python decompositions, which are not eager's.
+    # Asks the dispatcher: the overload's own method also counts Python decompositions, which eager does not use.
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE):
         return "composite"
     if torch.Tag.inplace_view in func.tags:
@@ -73,7 +74,7 @@ def kind_of(func: Any) -> str:
 
 @functools.cache
 def is_factory(target: Any) -> bool:
-    """Whether an operation makes a tensor of sizes alone, its own arguments' or those of a tensor."""
+    """Whether an operation makes a tensor from sizes alone, given as arguments or taken from a tensor (``_like``)."""
     if not isinstance(target, torch._ops.OpOverload):
         return False
     name = target._schema.name.removesuffix("_like")
