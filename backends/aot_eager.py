@@ -1,12 +1,13 @@
-"""Backends that run what the recorder makes of a graph, operation by operation: to tell a fault of the recorder, of
-gradients or of decompositions from one of the kernels.
+"""Backends that run a recorded graph operation by operation, in order to tell a fault of the recorder, of gradients or
+of decompositions from a fault of the kernels.
 
-    eager                         the captured graph
-    aot_eager                     ... recorded as aten operations without effects, with gradients of its own
-    aot_eager_decomp_partition    ... and decomposed, as kernels want it
+    eager                         runs the captured graph
+    aot_eager                     ... recorded as functional aten operations, with its own backward pass
+    aot_eager_decomp_partition    ... and decomposed as kernels need it
     inductor_lite                 ... and compiled
 
-Invariant: each takes in what those above it do, and adds one step; nothing here shares code with the kernels' wrapper.
+Invariant: each backend does all that those above it do, and adds one step; no code here is shared with the kernels'
+wrapper.
 """
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def aot_eager(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
 
 
 def aot_eager_decomp_partition(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-    """The same with the decompositions that are made for kernels."""
+    """Does the same with the decompositions that are made for kernels."""
     return _run(gm, example_inputs, aot_eager_decomp_partition, FOR_KERNELS)
 
 
@@ -56,9 +57,9 @@ def _run(
 
 
 def as_module(gm: GraphModule, example_inputs: list[Any]) -> GraphModule:
-    """The graph as a module of aten operations, which takes and returns what it does, for export.
+    """The graph as a module of aten operations with the same inputs and results, for export.
 
-    Writes to inputs are the last nodes before the views of what has been computed. Each node has its fake result in
+    Writes to inputs come last, followed only by views that make results. Each node has its fake result in
     ``meta["val"]`` and the user's stack in ``meta["stack_trace"]``.
 
     Raises:
@@ -86,7 +87,7 @@ def as_module(gm: GraphModule, example_inputs: list[Any]) -> GraphModule:
 
 
 def _result(graph: Graph, recipe: OutputRecipe, inputs: list[Node], values: tuple[Node, ...]) -> Any:
-    """A result of the captured graph as nodes."""
+    """A result of the captured graph, as a node or a constant; adds the nodes that make it."""
     if isinstance(recipe, LiteralOutput):
         return recipe.value
     if isinstance(recipe, (InputOutput, ValueOutput)):
@@ -114,13 +115,14 @@ aot_eager.as_module = as_module  # type: ignore[attr-defined]
 
 
 class _Run:
-    """An aten graph, interpreted.
+    """A function that interprets an aten graph.
 
     Args:
-        scopes: in which it runs: "no_grad", "no_autocast", "inference"; "boxed": it takes a list, which it empties.
+        scopes: the scopes that the graph runs in: "no_grad", "no_autocast", "inference"; and "boxed": the function
+            takes a list, which it empties.
     """
 
-    raises_before_writes = True  # writes to inputs come last, and copy what is computed by then
+    raises_before_writes = True  # writes to inputs come last, after everything that may raise
 
     def __init__(self, aten: AtenGraph, scopes: dict[str, bool]) -> None:
         self.generated_code = (aten.describe(),)
@@ -160,7 +162,7 @@ class _Run:
             elif node.op == "call_function":
                 given = self._arguments[node]
                 args, kwargs = map_arg(at_sizes(given, sizes) if sizes else given, values.__getitem__)
-                if node.target is torch.ops.aten.copy_.default:  # to an input
+                if node.target is torch.ops.aten.copy_.default:  # a write to an input
                     values[node] = ops.overwrite(*args, self._versions[node.args[0].name])
                 else:
                     values[node] = node.target(*args, **kwargs)
@@ -170,7 +172,7 @@ class _Run:
 
 
 def _dying(aten: AtenGraph) -> dict[Node, list[Node]]:
-    """For each node those whose values nobody needs any more after it."""
+    """For each node, the nodes whose values nobody needs after it."""
     last: dict[Node, Node] = {}
     for node in aten.graph.nodes:
         last[node] = node

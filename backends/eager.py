@@ -1,6 +1,7 @@
-"""The backend that runs the captured graph as it is: to tell a fault of the capture from a fault of a compiler.
+"""The backend that runs the captured graph as it is, in order to tell a fault of the capture from a fault of a
+compiler.
 
-Invariant: what runs is the graph's own code, unchanged.
+Invariant: the graph's own code runs, unchanged.
 """
 from __future__ import annotations
 

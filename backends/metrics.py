@@ -1,8 +1,8 @@
-"""Counts of what backends did since the last reset: for ``dynamo_lite.metrics()``, reports and tests.
+"""Counts of events in backends since the last reset: for ``dynamo_lite.metrics()``, reports and tests.
 
 Built on the counters and phase times of ``log``.
 
-Invariant: only counts; nothing decides by them.
+Invariant: these are counts only; no decision depends on them.
 """
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def metrics() -> dict[str, Any]:
     """The counts so far.
 
     Returns:
-        ``graphs``: compiled; ``kernels``: generated; ``library_calls``: calls in generated wrappers, by operation;
-        ``fallbacks``: graphs left to eager, by reason; ``bytes``: what kernels of the compiled graphs read and write
-        in one call; ``compile_seconds``: by phase; every other counter by its name; and the states of
-        ``show_state``, such as ``memory`` once the default backend has been used.
+        ``graphs``: graphs compiled; ``kernels``: kernels generated; ``library_calls``: calls in generated wrappers, by
+        operation; ``fallbacks``: graphs left to eager, by reason; ``bytes``: bytes that the kernels of the compiled
+        graphs read and write in one call; ``compile_seconds``: by phase; every other counter by its name; and the
+        states of ``show_state``, such as ``memory`` once the default backend has been used.
     """
     counters = log.counters()
     result: dict[str, Any] = {"graphs": 0, "kernels": 0, "bytes": 0}
@@ -42,7 +42,7 @@ def reset_metrics() -> None:
 
 
 def count_kernels(n: int, moved_bytes: int) -> None:
-    """Counts kernels that were generated, and what they read and write in one call."""
+    """Counts generated kernels, and the bytes that they read and write in one call."""
     log.count("kernels", n)
     log.count("bytes", moved_bytes)
 
@@ -58,5 +58,5 @@ def count_fallback(reason: str) -> None:
 
 
 def show_state(name: str, read: Callable[[], Any]) -> None:
-    """Has ``metrics()`` show what ``read`` returns at the time."""
+    """Adds an entry to ``metrics()``, whose value is the result of ``read`` at that time."""
     _states[name] = read

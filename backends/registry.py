@@ -17,11 +17,11 @@ from dynamo_lite import exc
 
 
 class KeptFiles(NamedTuple):
-    """Where a backend keeps files for the next process, as its attribute ``kept_files``.
+    """Functions by which a backend keeps files for the next process; its attribute ``kept_files``.
 
     Attributes:
-        read: what was kept under a key with a suffix, or None.
-        write: keeps bytes; raises OSError or exc.CacheError where there is no place for them.
+        read: returns the bytes kept under a key with a suffix, or None.
+        write: keeps bytes; raises OSError or exc.CacheError if there is no place for them.
     """
 
     read: Callable[[str, str], bytes | memoryview | None]
@@ -34,7 +34,7 @@ B = TypeVar("B", bound=Backend)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Lazy:
-    """Where a backend is to be imported from."""
+    """The place that a backend is to be imported from."""
 
     module: str
     attribute: str
@@ -80,7 +80,7 @@ def register_backend(fn: Any = None, *, name: str | None = None) -> Any:
 
 
 def register_lazy_backend(name: str, module: str, attribute: str) -> None:
-    """Make a backend known whose module is imported when it is first looked up."""
+    """Make a backend known by name; its module is imported when it is first looked up."""
     _backends[name] = _Lazy(module, attribute)
 
 
@@ -106,11 +106,11 @@ def lookup_backend(backend: str | Backend) -> Backend:
 
 
 def at_reset(release: Callable[[], None]) -> None:
-    """Has ``dynamo_lite.reset()`` call ``release``, which gives back what a backend keeps between calls."""
+    """Makes ``dynamo_lite.reset()`` call ``release``, which frees what a backend keeps between calls."""
     _at_reset.append(release)
 
 
 def reset_backends() -> None:
-    """Backends give back what they keep between calls."""
+    """Lets backends free what they keep between calls."""
     for release in _at_reset:
         release()

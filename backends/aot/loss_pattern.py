@@ -1,10 +1,11 @@
-"""Finds cross-entropies of a linear layer's results in captured graphs whose logits are worth computing in parts.
+"""Finds cross-entropies of a linear layer's results in captured graphs, if their logits are large enough to be computed
+in parts.
 
-Between the layer and the loss there may be what changes no row of the logits: slices and views of other dimensions, a
-cast to float32. It is done to the layer's input instead. The logits must have no other reader.
+Between the layer and the loss there may be operations that leave each row of the logits as it is: slices and views of
+other dimensions, a cast to float32. They are applied to the layer's input instead. Nothing else may read the logits.
 
-Invariant: a graph is rewritten only where the loss and its gradients are the same but for rounding, and the memory that
-a call needs at its peak is less by at least half of what the logits and their gradients take.
+Invariant: a graph is rewritten only where the loss and its gradients are the same except for rounding, and a call's
+peak of memory falls by at least half of what the logits and their gradients take.
 """
 from __future__ import annotations
 
@@ -24,18 +25,22 @@ from dynamo_lite.backends.aot.chunked_loss import linear_cross_entropy, rows_at_
 from dynamo_lite.symbols.nodes import hint_of
 
 LARGE = 32 << 20
-"""Bytes of logits that are left whole: beside a program's activations they are little, and caches hold most of them."""
+"""Smaller logits, in bytes, are left whole: they are little beside a program's activations, and caches hold most of
+them.
+"""
 
 
 @dataclasses.dataclass(slots=True)
 class _Match:
-    """Attributes:
+    """A loss that can be computed in parts.
+
+    Attributes:
         loss: the node of the loss.
-        linear: that of the layer.
-        between: those between it and the logits, from the layer on.
-        after: between the logits and the loss.
-        target: of the loss; with ``rest`` as ``linear_cross_entropy`` takes it.
-        rest: what it takes behind the target.
+        linear: the node of the layer.
+        between: the nodes between the layer and the logits, in order.
+        after: the nodes between the logits and the loss.
+        target: the node of the classes, the ``target`` of ``linear_cross_entropy``.
+        rest: the arguments of ``linear_cross_entropy`` that follow the target.
     """
 
     loss: Node
@@ -47,7 +52,7 @@ class _Match:
 
 
 def with_chunked_losses(gm: GraphModule) -> GraphModule:
-    """The graph with losses computed in parts, or the same if it has none."""
+    """The graph with losses computed in parts; the graph itself if it has no such losses."""
     if not config.chunked_loss:
         return gm
     found = [match for node in gm.graph.nodes if _called(node) in _LOSSES for match in _matches(node)]
@@ -88,12 +93,12 @@ def _write(graph: Graph, match: _Match, env: dict[Node, Node]) -> Node:
 
 # ---------------------------------------------------------------- losses
 def _called(node: Node) -> Any:
-    """The function or the method's name that a node calls; None: it calls none, and its target is only a name."""
+    """The function or the name of the method that a node calls; None if it does not make a call."""
     return node.target if node.op in ("call_function", "call_method") else None
 
 
 def _matches(node: Node) -> list[_Match]:
-    """The one loss at a node, if it can be computed in parts."""
+    """The loss at a node, as a list of one; an empty list if it can't be computed in parts."""
     asked = _LOSSES[node.target](node)
     value = node.meta.get("example_value")
     if asked is None or not isinstance(value, torch.Tensor):
@@ -118,7 +123,7 @@ def _matches(node: Node) -> list[_Match]:
 
 
 def _only_reads(start: Node, end: Node) -> bool:
-    """Whether what runs from one node to another writes to nothing that the first has read, and sets no mode."""
+    """Whether the nodes between two others write to nothing that the first has read, and set no mode."""
     node = start.next
     while node is not end:
         if node.op == "call_method":
@@ -145,13 +150,13 @@ _OPERATORS = frozenset({"getitem", "add", "sub", "mul", "truediv", "floordiv", "
 
 
 def _can_be_computed(linear: Node, logits: Node, target: Node) -> bool:
-    """Whether types are those of ``linear_cross_entropy``, and the logits are worth it."""
+    """Whether ``linear_cross_entropy`` supports the types, and the logits are large enough."""
     x, weight, bias = _linear_arguments(linear)
     values: list[Any] = [node.meta.get("example_value") for node in (x, weight, target) if isinstance(node, Node)]
     if len(values) != 3 or not all(type(v.device) is torch.device for v in values):
         return False
     sizes = values[1].shape
-    # float16 is left out: its gradients are too small to be held before they are scaled.
+    # float16 is left out, because gradients would underflow before they are scaled.
     return (
         linear.meta["example_value"].dtype in (torch.float32, torch.bfloat16) and values[1].dim() == 2
         and values[0].dim() >= 2 and all(type(n) is int for n in sizes) and values[2].dim() == 1
@@ -162,10 +167,10 @@ def _can_be_computed(linear: Node, logits: Node, target: Node) -> bool:
 
 
 def is_worth_it(rows: int, outputs: int, inputs: int, device: str, trained: bool) -> bool:
-    """Whether parts save at least half of the memory that logits and their gradients take, and that is much.
+    """Whether the logits are large, and parts save at least half of the memory that logits and their gradients take.
 
     Args:
-        trained: whether the weight has a gradient, which is held from the loss on.
+        trained: whether the weight has a gradient, which is in memory from the loss on.
     """
     whole = 2 * rows * outputs
     part = min(rows_at_once(rows, outputs, inputs, device), rows) * outputs
@@ -196,7 +201,7 @@ def _nll_loss(node: Node) -> Asked:
 
 
 def _log_softmax(input: Any, dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> None:
-    """Whose parameters those of the function are, and nearly of the method."""
+    """A signature for ``_bound``: the function's parameters, and nearly those of the method."""
 
 
 def _bound(function: Callable[..., Any], node: Node) -> dict[str, Any]:
@@ -221,7 +226,8 @@ def _shape(node: Node) -> tuple[Any, ...]:
 
 
 def _keeps_rows(node: Node) -> bool:
-    """Whether a node changes no row, but perhaps which rows there are; its operand is its first argument by place."""
+    """Whether a node leaves each row as it is, though it may select or rearrange rows; its operand has to be its first
+    positional argument."""
     value = node.meta.get("example_value")
     if not node.args or not isinstance(node.args[0], Node) or not isinstance(value, torch.Tensor):
         return False
@@ -236,7 +242,7 @@ def _keeps_rows(node: Node) -> bool:
 
 
 def _leaves_last(index: Any, dims: int) -> bool:
-    """Whether an index takes all of the last dimension, and slices of others."""
+    """Whether an index takes all of the last dimension, and slices of other dimensions."""
     parts = index if isinstance(index, tuple) else (index,)
     if not all(part is Ellipsis or isinstance(part, slice) for part in parts):
         return False

@@ -1,9 +1,9 @@
-"""Operations of the aten graph that aten itself lacks, as plain functions on real tensors.
+"""Operations of the aten graph that aten lacks, as plain functions on real tensors.
 
-Copies and views by strides, random fills, and functional forms of operations that write to their arguments. A program
-runs them as library calls where lowerings make no loops of them.
+They are copies and views by strides, random fills, and functional forms of operations that write to their arguments. A
+program runs them as library calls where lowerings don't turn them into loops.
 
-Invariant: calling one changes none of its arguments.
+Invariant: except for ``overwrite``, none changes its arguments.
 """
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dynamo_lite import log
 
 
 def copy_strided(x: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
-    """A copy of ``x`` laid out with the given strides."""
+    """A copy of ``x`` with the given strides."""
     out = torch.empty_strided(x.shape, stride, dtype=x.dtype, device=x.device)
     return out.copy_(x)
 
 
 def overwrite(x: torch.Tensor, value: torch.Tensor, versions: int) -> torch.Tensor:
-    """Copies a value to an input, of which autograd is to see so many new versions: one for each write that the program
-    has made, none for those through ``.data``."""
+    """Copies a value to an input and increments its version by ``versions``: one for each write that the program has
+    made, none for writes through ``.data``."""
     if not versions:
         x.data.copy_(value)
         return x
@@ -34,16 +34,15 @@ def overwrite(x: torch.Tensor, value: torch.Tensor, versions: int) -> torch.Tens
 
 
 def as_promised(x: torch.Tensor, stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """A copy of a library call's result in the layout that its metadata rule has promised, which is what kernels read.
-    Another dtype is a fault of that rule: the log says so."""
+    """A copy of a library call's result in the layout that the call's metadata rule has promised, which is the layout
+    that kernels read. If the dtype differs, that rule is wrong, and the log says so."""
     if x.dtype is not dtype and log.first_time("fallbacks", f"{x.dtype} for {dtype}"):
         log.artifact("fallbacks").warning("a library call gave %s, not %s, and is converted", x.dtype, dtype)
     return copy_strided(x.to(dtype), stride)
 
 
 def as_strided(x: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> torch.Tensor:
-    """``x.as_strided``, with the offset counted from the first element of ``x`` and not from the start of its
-    storage.
+    """``x.as_strided`` with an offset that counts from the first element of ``x``, not from the start of its storage.
     """
     return x.as_strided(size, stride, x.storage_offset() + offset)
 
@@ -51,16 +50,16 @@ def as_strided(x: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...], 
 def as_strided_scatter(
     x: torch.Tensor, src: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int
 ) -> torch.Tensor:
-    """A copy of ``x`` with ``src`` written where ``as_strided(x, size, stride, offset)`` looks."""
+    """A copy of ``x`` in which ``src`` is written to the elements of ``as_strided(x, size, stride, offset)``."""
     out = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
     out.as_strided(size, stride, offset).copy_(src)
     return out
 
 
 class RandomFill:
-    """An in-place random operation on memory of its own.
+    """An in-place random operation in functional form: it fills new memory.
 
-    What it draws depends on the layout of what it fills, not on the contents, so the layout is an argument.
+    The numbers drawn depend on the layout of the filled tensor, not on its contents, so the layout is an argument.
     """
 
     def __init__(self, op: Any) -> None:
@@ -84,9 +83,9 @@ class RandomFill:
 
 
 class Functionalized:
-    """A mutating operation without a functional form, as one: works on copies and returns them.
+    """The functional form of a mutating operation that has none in aten: works on copies and returns them.
 
-    Calling it gives the operation's own results (those that are no mutated argument) followed by the copies.
+    Calling it returns the operation's own results (those that are not mutated arguments) followed by the copies.
     """
 
     def __init__(self, op: Any, mutated: tuple[int | str, ...]) -> None:
@@ -123,4 +122,4 @@ def _copy(t: torch.Tensor | None) -> torch.Tensor | None:
 
 
 VIEW_LIKE: frozenset[Callable[..., Any]] = frozenset({as_strided})
-"""Functions of this module whose result shares memory with their first argument."""
+"""Functions of this module whose result shares memory with the first argument."""

@@ -1,4 +1,4 @@
-"""Origin of a node: the line of the user's program that it comes from, for comments in generated code.
+"""The origin of a node: the line of the user's program that it comes from, for comments in generated code.
 
 Invariant: only comments and logs depend on it.
 """
@@ -18,7 +18,7 @@ _LIBRARY = os.path.dirname(torch.__file__) + os.sep
 
 
 def user_line(node: Node) -> str:
-    """The user's line that a node of a recorded or captured graph was made by, as ``source  (file.py:12)``; or ""."""
+    """The user's line that a node of a captured or recorded graph comes from, as ``source  (file.py:12)``; or ""."""
     trace = node.meta.get("stack_trace") or node.stack_trace
     origin: Any = node.meta.get("origin")
     if not trace and isinstance(origin, Node):
@@ -28,7 +28,7 @@ def user_line(node: Node) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _line_of(trace: str) -> str:
-    """The innermost line that is not torch's own; torch's if there is no other."""
+    """The innermost line outside of torch; if there is none, the innermost line."""
     found: list[tuple[str, str]] = []
     lines = trace.strip().splitlines()
     for place, text in zip(lines, [*lines[1:], ""]):
@@ -42,8 +42,8 @@ def _line_of(trace: str) -> str:
 
 
 def operation_and_line(node: Node) -> str:
-    """The operation and the user's line, for comments."""
-    if isinstance(node.target, types.FunctionType):  # an operation of the recorder's own
+    """The operation's name and the user's line, for comments."""
+    if isinstance(node.target, types.FunctionType):  # an operation of ``ops``, not of aten
         name = node.target.__name__
     else:
         name = str(node.target).removeprefix("aten.")

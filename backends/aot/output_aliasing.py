@@ -1,8 +1,8 @@
-"""Output aliasing: the values that a recorded graph computes, what it writes back to inputs, and which of the program's
-results are views of values and inputs, or these themselves.
+"""Output aliasing: determines the values that a recorded graph computes, the values that it writes back to inputs, and
+which of the program's results are values or inputs themselves and which are views of these.
 
-Invariant: afterwards the graph is as ``graph.AtenGraph`` says: values have memory of their own and eager's strides,
-writes to inputs come last, and nothing reads an input after its write.
+Invariant: the resulting graph is as ``graph.AtenGraph`` requires: values have memory of their own and eager's strides,
+writes to inputs come last, and nothing reads an input after it is written.
 """
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def alias_outputs(
     graph: Graph, memory: Memory, emit: Emit, inputs: list[Tracked | None], constants: dict[str, torch.Tensor],
     results: tuple[Any, ...],
 ) -> AtenGraph:
-    """Adds the graph's outputs and writes.
+    """Adds the graph's outputs and its writes to inputs.
 
     Args:
-        graph, memory, emit: of the recorder.
+        graph, memory, emit: the recorder's.
         inputs: for each placeholder its tensor, or None.
-        constants: of the recorder.
-        results: what the captured graph returned: fake tensors and other things.
+        constants: the recorder's.
+        results: the results of the captured graph: fake tensors and other objects.
     """
     mutated = [i for i, t in enumerate(inputs) if t is not None and t.storage.version > 0]
     refuse_shared_inputs(inputs, mutated)
@@ -54,7 +54,7 @@ def alias_outputs(
 
 
 class Values:
-    """The values that the graph computes for its results; each has memory of its own."""
+    """The values that a graph computes for its results; each has memory of its own."""
 
     def __init__(self, memory: Memory, emit: Emit) -> None:
         self.nodes: list[Node] = []
@@ -64,7 +64,7 @@ class Values:
         self._owners: set[Node] = set()
 
     def index(self, root: Tracked) -> int:
-        """The number of the value that holds the memory of ``root``."""
+        """The index of the value that holds the memory of ``root``."""
         found = self._indices.get(id(root.storage))
         if found is None:
             node = self._memory.read(root)
@@ -92,13 +92,13 @@ def recipe(result: Any, memory: Memory, inputs: list[Tracked | None], values: Va
             break
     else:
         base = ValueOutput(values.index(root))
-    # Of a dimension with no second element the value may have another stride than the tensor that was written.
+    # In a dimension of size 1 the value may have another stride than the tensor that was written.
     exact = isinstance(base, InputOutput) or values.nodes[base.index].meta["val"].stride() == root.fake.stride()
     if tracked is root and exact:
         return base
     fake, origin = tracked.fake, root.fake
     plain = fake.dtype == origin.dtype and fake.is_conj() == origin.is_conj() and fake.is_neg() == origin.is_neg()
-    # The gradient of a view by strides is shared by the elements that have one place in memory.
+    # Elements of a view that overlap in memory would share the gradient of ``as_strided``.
     plain = plain and not (origin.requires_grad and torch._debug_has_internal_overlap(origin) != 0)
     steps = chain_to_root(tracked)
     chain = None if plain else tuple((s.target, s.args, s.kwargs, s.item) for s in steps)
@@ -107,7 +107,7 @@ def recipe(result: Any, memory: Memory, inputs: list[Tracked | None], values: Va
 
 
 def _detached(steps: list[ViewStep]) -> str:
-    """Where a result that shares a tensor's memory was taken from autograd's knowledge of that tensor."""
+    """Where a result that shares a tensor's memory was detached, as ``OutputAlias.detach`` says."""
     cut = [step.target is aten.detach.default for step in steps]
     return "after" if cut[-1:] == [True] else "before" if any(cut) else ""
 
@@ -126,7 +126,7 @@ def write_back(
             pairs.append((place, value))
     written = {place for place, _ in pairs}
     for n, (place, value) in enumerate(pairs):
-        # A value that is only a look at an input is taken before that input is overwritten.
+        # A value that is a view of an input is copied before that input is overwritten.
         if passes.root(value) in written:
             pairs[n] = (place, emit(aten.clone.default, (value,)))
     for place, value in pairs:
@@ -138,7 +138,8 @@ def write_back(
 
 
 def refuse_shared_inputs(inputs: list[Tracked | None], mutated: list[int]) -> None:
-    """Two inputs of one memory, one of them written: the other would have to change too."""
+    """Refuses graphs that write to an input whose memory another input shares, as that one would have to change,
+    too."""
     if not mutated:
         return
     users: dict[int, int] = {}

@@ -1,6 +1,6 @@
 """Clean-up passes over an aten graph: elimination of dead code and of common subexpressions.
 
-Invariant of every pass: results, effects, their order, and the random numbers drawn stay the same.
+Invariant of every pass: results, side effects, the order of these, and the random numbers drawn stay the same.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dynamo_lite.backends.aot.numbers import refuses_some_integer
 from dynamo_lite.runtime import raising, sized_operators
 
 aten = torch.ops.aten
-# Of operators whose schemas say what they do.
+# Namespaces of operators whose schemas declare all their side effects.
 _WITHOUT_EFFECTS = frozenset({"aten", "prims", "prim", sized_operators.NAMESPACE})
 _UNINITIALIZED = frozenset({
     aten.empty.memory_format, aten.empty_strided.default, aten.empty_like.default, aten.new_empty.default,
@@ -25,7 +25,7 @@ _UNINITIALIZED = frozenset({
 
 
 def clean(graph: AtenGraph) -> None:
-    """All passes, in order."""
+    """Runs all passes, in order."""
     remove_dead_code(graph)
     merge_equal_calls(graph)
     remove_unused_constants(graph)
@@ -33,7 +33,7 @@ def clean(graph: AtenGraph) -> None:
 
 
 def is_effectful(node: Node) -> bool:
-    """Whether a call must stay though nobody reads its result."""
+    """Whether a call must be kept even if nobody reads its result."""
     target = node.target
     if node.op != "call_function" or node.meta.get("effect"):
         return True
@@ -45,8 +45,8 @@ def is_effectful(node: Node) -> bool:
 
 
 def may_raise(node: Node) -> bool:
-    """Whether a call may raise because of elements, or of a number that its type can't hold, which it must do though
-    nobody reads its result."""
+    """Whether a call may raise because of the values of elements, or because of a number that its type can't hold. Such
+    a call must be made even if nobody reads its result."""
     return node.op == "call_function" and (_overflows(node) or refuses_some_integer(node) or raising.may_raise(
         node.target, node.args, node.kwargs, lambda a: a.meta.get("val") if isinstance(a, Node) else a))
 
@@ -57,14 +57,14 @@ def _overflows(node: Node) -> bool:
             value.dtype is torch.bool):
         return False
     if node.target in (aten.slice.Tensor, aten.slice_scatter.default):
-        return False  # an end past all others
+        return False  # an end beyond the last element is valid
     bounds, arguments = torch.iinfo(value.dtype), (*node.args, *node.kwargs.values())
     return any(type(a) in (int, float) and not bounds.min <= a <= bounds.max  # type: ignore[operator]
                for a in arguments)
 
 
 def keeps_its_place(target: Any) -> bool:
-    """Whether calls of this may not change places with one another: they draw random numbers, or have effects."""
+    """Whether calls of this operation must not be reordered: they draw random numbers, or have side effects."""
     if not isinstance(target, torch._ops.OpOverload):
         return target not in (operator.getitem, ops.as_strided, ops.as_strided_scatter, ops.copy_strided)
     if torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable:
@@ -92,14 +92,14 @@ def _draws(node: Node) -> bool:
 
 
 def remove_dead_code(graph: AtenGraph) -> None:
-    """Removes calls whose results nobody reads, but for those that may raise."""
+    """Removes calls whose results nobody reads, unless they may raise."""
     for node in reversed(list(graph.graph.nodes)):
         if not node.users and node.op == "call_function" and not is_effectful(node) and not may_raise(node):
             graph.graph.erase_node(node)
 
 
 def merge_equal_calls(graph: AtenGraph) -> None:
-    """Keeps one of several calls of the same operation on the same values, unless they are results of the graph."""
+    """Merges calls of the same operation on the same values into one, unless both are results of the graph."""
     results = set(graph.values)
     seen: dict[Any, Node] = {}
     for node in list(graph.graph.nodes):
@@ -109,13 +109,13 @@ def merge_equal_calls(graph: AtenGraph) -> None:
         try:
             first = seen.setdefault(key, node)
         except TypeError:
-            continue  # an argument without a hash: the call is kept
+            continue  # an argument is not hashable: the call is kept
         if first is node:
             continue
         if node in results:
             if first in results:
                 continue  # each result has memory of its own
-            # The other way round: the earlier call becomes the result.
+            # If only the later call is a result, the earlier one takes its place.
         if not _same_strides(first, node):
             continue
         node.replace_all_uses_with(first)
@@ -123,7 +123,7 @@ def merge_equal_calls(graph: AtenGraph) -> None:
 
 
 def remove_unused_constants(graph: AtenGraph) -> None:
-    """Drops constants that no call reads."""
+    """Removes constants that no call reads."""
     for node in list(graph.graph.nodes):
         if node.op == "get_attr" and not node.users:
             graph.graph.erase_node(node)
@@ -132,8 +132,8 @@ def remove_unused_constants(graph: AtenGraph) -> None:
 
 
 def root(node: Node) -> Node:
-    """The node whose memory a node of the graph may share when it is run by library calls: through views, to their
-    source.
+    """The node whose memory a node may share when library calls run the graph: follows views to the tensor that they
+    are taken of.
     """
     while node.op == "call_function" and node.args and isinstance(node.args[0], Node) and is_view(node.target):
         node = node.args[0]
@@ -157,7 +157,7 @@ def _same_strides(a: Node, b: Node) -> bool:
 
 
 def _freeze(value: Any) -> Any:
-    """A key that tells apart what is not the same argument: 1, 1.0 and True are three, and so are 0.0 and -0.0."""
+    """A hashable key that differs for different arguments: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_freeze, value))
     if isinstance(value, dict):
@@ -165,5 +165,5 @@ def _freeze(value: Any) -> Any:
     if isinstance(value, (bool, int, float, complex)):
         return type(value), repr(value)
     if isinstance(value, (torch.SymInt, torch.SymFloat)):
-        return type(value), str(value.node)  # their own hash would fix them
+        return type(value), str(value.node)  # hashing the symbol itself would specialize it
     return value

@@ -1,12 +1,12 @@
-"""Autograd segments: a graph that takes part in autograd is cut where a differentiable intermediate is returned and
-used on in the graph.
+"""Autograd segments: a graph that takes part in autograd is cut where a differentiable intermediate is visible outside
+and is used afterwards in the graph.
 
 A compiled graph is one node of autograd. A tensor that the program sees, because the graph returns it or has written to
-it, may be asked for its gradient, be hooked, or retain it; so what the graph computes of that tensor has to be another
-node, behind it. The graph is cut before the first use of such a tensor that follows its last write. Each segment is a
-graph of its own, with the nodes that bring torch's state to where it is there, and back.
+it, may be asked for its gradient, get a hook, or retain its gradient. So operations that use this tensor have to belong
+to a later node. The graph is cut before the first use of such a tensor that follows the last write to it. Each segment
+is a graph of its own, with nodes that set torch's state as it is at its beginning, and restore it at the end.
 
-Invariant: the segments' nodes are the graph's, in the program's order.
+Invariant: the nodes of all segments are the graph's nodes, in the program's order.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHANGE_LAYOUT = frozenset({
     "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "resize_",
     "resize_as_", "set_", "rename_", "requires_grad_",
 })
-"""Methods after which a fake tensor does not show what it was before."""
+"""Methods after which a fake tensor no longer shows its former metadata."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,9 +39,10 @@ class Segment:
     Attributes:
         module: the part as a graph.
         examples: fake tensors for its inputs.
-        reads: nodes of the whole graph that its inputs are.
-        sizes: where its last inputs are read of the whole graph's: sizes that do not follow from ``reads``.
-        makes: nodes of the whole graph that its results are.
+        reads: the nodes of the whole graph whose values are its inputs.
+        sizes: places in the whole graph's inputs from which its last inputs are read: sizes that do not follow from
+            ``reads``.
+        makes: the nodes of the whole graph whose values are its results.
         writes: whether it may write to an input of the whole graph.
     """
 
@@ -54,14 +55,14 @@ class Segment:
 
 
 def segments_of(gm: GraphModule, example_inputs: list[Any]) -> list[Segment]:
-    """The segments of a captured graph in order; none if it need not be cut.
+    """The segments of a captured graph in order; an empty list if it need not be cut.
 
     Raises:
-        CannotCut: it must be, and can't.
+        CannotCut: it has to be cut, but can't be.
     """
     calls = [n for n in gm.graph.nodes if n.op not in ("placeholder", "output")]
     if gm.meta.get("segment") or not all("example_value" in n.meta for n in calls):
-        return []  # it is cut, or nothing is known of what its nodes make
+        return []  # it is a segment already, or the values of its nodes are unknown
     order = list(_with_items_behind(calls))
     starts = _cuts(gm, order, example_inputs)
     if not starts:
@@ -80,7 +81,8 @@ def segments_of(gm: GraphModule, example_inputs: list[Any]) -> list[Segment]:
 
 
 def _makes_a_leaf(node: Node, order: list[Node], bounds: list[int]) -> bool:
-    """Whether the call makes a leaf of what the same segment has computed: other segments know it as such."""
+    """Whether the call makes a leaf of a tensor that the same segment has computed; other segments see only the
+    leaf."""
     if node.target != "requires_grad_" or node.args[0] not in order:
         return False
     places = sorted((order.index(node.args[0]), order.index(node)))  # type: ignore[arg-type]
@@ -88,7 +90,7 @@ def _makes_a_leaf(node: Node, order: list[Node], bounds: list[int]) -> bool:
 
 
 class SegmentedGraph:
-    """The whole graph as a function, made of its compiled segments; with the attributes of what a backend returns."""
+    """The whole graph as a function that runs its compiled segments; has the attributes of a backend's result."""
 
     def __init__(self, gm: GraphModule, segments: list[Segment], parts: Sequence[Callable[..., Any]]) -> None:
         self.generated_code = tuple(text for part in parts for text in getattr(part, "generated_code", ()))
@@ -121,8 +123,8 @@ class SegmentedGraph:
 
 
 def is_one_pointwise_call(gm: GraphModule, joint: JointGraph) -> bool:
-    """Whether a graph is a segment and computes one pointwise operation: eager does it, and its gradient, at one
-    reading of memory too, and without the cost of a call of ours.
+    """Whether a graph is a segment that computes one pointwise operation. Eager computes that and its gradient in one
+    pass over memory, too, and without the overhead of a compiled call.
     """
     if not gm.meta.get("segment"):
         return False
@@ -131,12 +133,13 @@ def is_one_pointwise_call(gm: GraphModule, joint: JointGraph) -> bool:
 
 
 def _runs_apart(node: Node) -> bool:
-    """Whether a call is a checkpoint that writes to its operands in both runs: torch itself runs it."""
+    """Whether a call is a checkpoint whose function writes to its operands in both runs; torch itself runs it."""
     return getattr(node.target, "recomputes", False)
 
 
 def compile_checkpoint(gm: GraphModule, backend: Callable[..., Any]) -> Callable[..., Any] | None:
-    """A graph of nothing but such a checkpoint, with its function compiled; None if it is another."""
+    """The function of a graph that consists of one such checkpoint, whose own function is compiled; None for other
+    graphs."""
     calls = [n for n in gm.graph.nodes if n.op not in ("placeholder", "output")]
     apart = [n for n in calls if _runs_apart(n)]
     if len(apart) != 1 or any(n is not apart[0] and not _takes_an_item(n, apart[0]) for n in calls):
@@ -151,7 +154,7 @@ def compile_checkpoint(gm: GraphModule, backend: Callable[..., Any]) -> Callable
 
 # ---------------------------------------------------------------- where to cut
 def _with_items_behind(nodes: Sequence[Node]) -> Iterator[Node]:
-    """The nodes; those that take one of several results of a call stand directly behind it."""
+    """The nodes, reordered so that those that select one of a call's several results directly follow the call."""
     done: set[Node] = set()
 
     def with_items(node: Node) -> Iterator[Node]:
@@ -167,13 +170,13 @@ def _with_items_behind(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 def _takes_an_item(node: Node, call: Node) -> bool:
-    """Whether the node is one of several results of the call."""
+    """Whether the node selects one of the call's several results."""
     several = isinstance(call.meta.get("example_value"), (tuple, list))
     return several and node.target is operator.getitem and type(node.args[1]) is int
 
 
 def _cuts(gm: GraphModule, order: list[Node], example_inputs: list[Any]) -> list[int]:
-    """Where segments after the first begin, as few as serve all tensors that the program sees."""
+    """Indices where segments after the first begin; as few as are enough for all tensors that the program sees."""
     values = {id(value): value for value in _visible(gm, example_inputs)}
     apart = [at for at, node in enumerate(order) if _runs_apart(node)]
     if not values and not apart:
@@ -192,14 +195,14 @@ def _cuts(gm: GraphModule, order: list[Node], example_inputs: list[Any]) -> list
         raise CannotCut("it takes a gradient (autograd.grad) behind a checkpoint that writes to tensors")
     for after, before in sorted(needed, key=operator.itemgetter(1)):
         if before <= last:
-            continue  # what a gradient is taken of stays in one piece with it; see inner_gradients.refuse_uncut
+            continue  # a tensor stays in one segment with its inner gradient; see inner_gradients.refuse_uncut
         if not found or found[-1] <= after:
             found.append(before)
     return found
 
 
 def _visible(gm: GraphModule, example_inputs: list[Any]) -> Iterator[torch.Tensor]:
-    """What the program sees of what has a history that the graph has given to it, if it may be used on."""
+    """The tensors that the program sees, whose history the graph has made, and that may be used afterwards."""
     for node, value in zip(gm.graph.find_nodes(op="placeholder"), example_inputs):
         if isinstance(value, torch.Tensor) and has_new_history(node, value):
             yield value
@@ -214,7 +217,7 @@ def _visible(gm: GraphModule, example_inputs: list[Any]) -> Iterator[torch.Tenso
 
 
 def _grad_modes(order: list[Node]) -> list[bool]:
-    """For each node the grad mode in which it runs."""
+    """The grad mode in which each node runs."""
     modes, grad = [], torch.is_grad_enabled()
     for node in order:
         modes.append(grad)
@@ -225,7 +228,7 @@ def _grad_modes(order: list[Node]) -> list[bool]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Use:
-    """The tensors among a call's operands, and those that they are views of, by id."""
+    """The ids of the tensors among a call's operands, and of their bases."""
 
     operands: frozenset[int]
     bases: frozenset[int]
@@ -241,7 +244,9 @@ class _Use:
 def _between(
     order: list[Node], uses: list[_Use], value: torch.Tensor, modes: list[bool]
 ) -> list[tuple[int, int]]:
-    """Pairs of places: behind the first and not behind the second the graph has to be cut for the tensor's sake."""
+    """Pairs of indices: because of this tensor, the graph has to be cut after the first and no later than at the
+    second.
+    """
     base = _base(value)
     found: list[tuple[int, int]] = []
     changed, used = -1, False
@@ -254,7 +259,7 @@ def _between(
             continue
         written = _written(node) if modes[at] else []
         if written is not None and any(_base(v) is base for v in written):
-            # A new history: what was computed before is not computed of it.
+            # The tensor has a new history: results computed before do not depend on it.
             found.clear()
             changed, used = at, False
             continue
@@ -267,7 +272,7 @@ def _between(
 
 
 def _written(node: Node) -> list[torch.Tensor] | None:
-    """The tensors that a call writes to, if it does so under autograd; None: any of its operands."""
+    """The tensors that a call writes to, if it does so under autograd; None if these may be any of its operands."""
     if not node.meta.get("impure"):
         return []
     made = node.meta["example_value"]
@@ -279,7 +284,7 @@ def _written(node: Node) -> list[torch.Tensor] | None:
     same = [v for v in _tensors(made) if any(v is operand for operand in operands)]
     if same:
         return same
-    # Functions of torch's draw random numbers or write to statistics; others may do anything.
+    # Functions of torch draw random numbers or write to statistics; other functions may do anything.
     module = getattr(node.target, "__module__", None) or ""
     own = node.op == "call_method" or module in ("_operator", "builtins") or module.split(".")[0] == "torch"
     return [] if own and made is not None else None
@@ -301,8 +306,8 @@ def _is_size(node: Node) -> bool:
 
 
 def _asked_again(nodes: list[Node]) -> list[Node]:
-    """The sizes that a segment reads and does not compute, in order, with those they are computed from: no tensors,
-    so that it asks the tensors once more."""
+    """The sizes that a segment reads but does not compute, in order, with those that they are computed from. They are
+    not passed as inputs, as they are not tensors: the segment reads them from tensors again."""
     inside, found = set(nodes), dict[Node, None]()
 
     def ask(node: Node) -> None:
@@ -322,12 +327,12 @@ def _segment(
     gm: GraphModule, order: list[Node], bounds: tuple[int, int], sizes: list[Node], needed: set[Node],
     examples: dict[Node, Any],
 ) -> Segment:
-    """One segment.
+    """Makes one segment.
 
     Args:
-        bounds: its first node, and the one behind it.
-        sizes: what it asks its inputs for again.
-        needed: what some segment asks again.
+        bounds: the index of its first node, and that of the first node after it.
+        sizes: the sizes that it reads from its inputs again.
+        needed: the nodes from which some segment reads sizes again.
     """
     start, end = bounds
     nodes = [*sizes, *order[start:end]]
@@ -387,7 +392,7 @@ def _may_have_been_written(nodes: Sequence[Node], value: torch.Tensor) -> bool:
 
 
 def _state(nodes: Sequence[Node]) -> list[Node]:
-    """The calls that set torch's state: of each kind the last, or of those that undo each other what remains."""
+    """The calls that set torch's state: the last of each kind; of those that undo each other, the ones that remain."""
     found: dict[Any, Node] = {}
     depth: list[Node] = []
     for node in nodes:
@@ -397,7 +402,7 @@ def _state(nodes: Sequence[Node]) -> list[Node]:
             key = node.target, *(node.args if node.kwargs else node.args[:-1])
             found.pop(key, None)
             found[key] = node
-        elif getattr(node.target, "__name__", "") in ("enter", "leave"):  # of an autocast context
+        elif getattr(node.target, "__name__", "") in ("enter", "leave"):  # an autocast context
             if depth and depth[-1].target is not node.target:
                 depth.pop()
             else:

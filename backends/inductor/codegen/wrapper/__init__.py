@@ -1,7 +1,7 @@
-"""The wrapper of a graph: Python source that allocates, calls kernels and library operations, and builds the
+"""The wrapper of a graph: Python source that allocates memory, calls kernels and library operations, and builds the
 results.
 
-A part of `codegen`: what may be imported is said there.
+A part of `codegen`, whose docstring says what may be imported.
 """
 from dynamo_lite.backends.inductor.codegen.wrapper.entries import EntrySpec
 from dynamo_lite.backends.inductor.codegen.wrapper.library import library_program

@@ -1,10 +1,10 @@
-"""Memory planning: offsets in one arena for buffers whose lifetimes don't overlap.
+"""Memory planning: assigns offsets in one arena to buffers whose live ranges don't overlap.
 
-Where sizes are symbols, a buffer takes a number of times a *unit*, the formula of its size without common factors: most
-buffers of a program have the same unit, and are placed as if it were a byte. Each unit has a part of the arena of its
-own.
+If sizes are symbolic, a buffer's size is an integer multiple of a *unit*, which is the formula of its size without
+common factors. Most buffers of a program have the same unit, and are placed as if it were a byte. Each unit has its own
+part of the arena.
 
-Invariant: two buffers that share bytes are never alive together; each begins at a multiple of ``ALIGNMENT``.
+Invariant: two buffers that share bytes are never live at the same time; each begins at a multiple of ``ALIGNMENT``.
 """
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ ALIGNMENT = 64
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arena:
-    """Offsets by name, and the size of the whole, in bytes; and what lies in a room instead: which, and where in it."""
+    """Offsets in bytes by name, and the arena's size in bytes. ``in_rooms``: for buffers that lie in a room instead
+    (see ``place``), the room and the offset in it."""
 
     places: dict[str, int]
     size: int
@@ -32,14 +33,14 @@ class Arena:
 
 def place(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int],
           rooms: Mapping[str, tuple[int, int]] | None = None, alignment: int = ALIGNMENT) -> Arena:
-    """Places buffers, the largest first, each in the smallest gap that is free all its life.
+    """Places buffers, the largest first, each in the smallest gap that is free during its whole live range.
 
     Args:
-        lives: for each buffer the first and the last step that uses it.
-        sizes: in bytes.
-        rooms: memory that is there anyway: its size, and the step from which on it is taken (that of a result that is
-            not written before).
-        alignment: each begins at a multiple of it.
+        lives: for each buffer, the first and the last step that uses it.
+        sizes: sizes in bytes.
+        rooms: memory that is allocated anyway and is free up to some step, such as that of a result that is written
+            late: its size in bytes, and that step.
+        alignment: each buffer begins at a multiple of it.
     """
     taken: dict[str, list[tuple[int, int, int, int]]] = {name: [] for name in rooms or ()}
     placed: list[tuple[int, int, int, int]] = []
@@ -62,12 +63,12 @@ def place(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int],
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """The part of an arena for buffers whose sizes are multiples of one formula, in bytes.
+    """The part of an arena for buffers whose sizes in bytes are multiples of one formula.
 
     Attributes:
         unit: the formula. Its value is rounded up to a multiple of ``ALIGNMENT`` when the program runs.
-        places: where each buffer begins, in units.
-        size: in units.
+        places: the offset of each buffer, in units.
+        size: the part's size, in units.
     """
 
     unit: ix.Index
@@ -89,7 +90,7 @@ def place_by_formula(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, i
 
 
 def _unit(size: ix.Index) -> tuple[ix.Index, int]:
-    """A formula as a whole number of times one without common factors."""
+    """Factors a formula into one without common factors and an integer."""
     if isinstance(size, int):
         return 1, size
     count = math.gcd(size.const, *size.terms.values())
@@ -97,7 +98,8 @@ def _unit(size: ix.Index) -> tuple[ix.Index, int]:
 
 
 def _gap(placed: list[tuple[int, int, int, int]], size: int, first: int, last: int) -> int:
-    """Where the smallest gap begins that is free from ``first`` to ``last``; of what is placed: start, end, life."""
+    """The offset of the smallest gap that is free from step ``first`` to ``last``. ``placed``: start, end, first and
+    last step of each buffer that is already placed."""
     at, best = 0, None
     for start, end, other_first, other_last in sorted(placed):
         if other_last < first or last < other_first:
@@ -110,11 +112,11 @@ def _gap(placed: list[tuple[int, int, int, int]], size: int, first: int, last: i
 
 
 def formula_of_bytes(size: Sequence[ix.Index], stride: Sequence[ix.Index], itemsize: int) -> ix.Index:
-    """What a tensor of that layout occupies, where it has elements."""
+    """Number of bytes that a non-empty tensor of a layout occupies."""
     extent = ix.sum_of([1, *(ix.mul(ix.add(n, -1), s) for n, s in zip(size, stride))])
     return ix.mul(extent, itemsize)
 
 
 def storage_bytes(size: Sequence[int], stride: Sequence[int], itemsize: int) -> int:
-    """What a tensor of that layout occupies."""
+    """Number of bytes that a tensor of a layout occupies."""
     return storage_extent(size, stride) * itemsize

@@ -1,8 +1,8 @@
-"""How a library operation is called from generated Python, at the least cost.
+"""How generated Python calls library operations with the least overhead.
 
-``torch.mm`` and its like parse their arguments in half the time of ``torch.ops.aten.mm.default``, so operations whose
-Python binding takes the operator's arguments as they are, and can mean no other overload, are called through it: those
-with one overload, and of the others a list.
+``torch.mm`` and similar functions parse their arguments in half the time of ``torch.ops.aten.mm.default``. So an
+operation is called through its Python binding if the binding takes the operator's arguments as they are and can't mean
+another overload: this holds for operations with one overload, and for some others, which are listed here.
 
 Invariant: a call's results and errors are those of the operator itself.
 """
@@ -41,19 +41,19 @@ _BINDINGS = _bindings()
 _PLAIN = frozenset({
     "Tensor", "Optional[Tensor]", "List[Tensor]", "int", "Optional[int]", "List[int]", "Optional[List[int]]", "float",
     "Optional[float]", "bool", "Optional[bool]", "str", "Optional[str]", "number"})
-"""Types of arguments that bindings take as operators do. Of others, dtypes and devices among them, they make one of
-several or have a default of their own."""
+"""Types of arguments that bindings treat like operators do. For other types, dtypes and devices among them, a binding
+combines several arguments or has its own default."""
 
 
 @functools.cache
 def _only_binding(target: torch._ops.OpOverload) -> Any:
-    """The binding of an operator that has one overload, but for those with ``out``, and plain arguments; or None."""
+    """The binding of an operator that has only one overload (apart from ``out``) and plain arguments; else None."""
     packet = target._overloadpacket
     schemas = [getattr(packet, name)._schema for name in packet.overloads()]
     functional = [s for s in schemas if not any(a.is_out for a in s.arguments)]
     if target.namespace != "aten" or functional != [target._schema] or target._schema.is_mutable:
         return None
-    # Of a reduction's name as a default bindings read no number (``set_default_str`` in torch/csrc/utils).
+    # If the default is the name of a reduction, bindings take no number (``set_default_str`` in torch/csrc/utils).
     if not all(str(a.type) in _PLAIN and a.name != "reduction" for a in target._schema.arguments):
         return None
     names = ("_VariableFunctions", "_nn", "_linalg", "_fft", "_special")
@@ -66,12 +66,12 @@ _CERTAIN_LAYOUTS = frozenset({
 
 
 def layout_is_certain(target: Any) -> bool:
-    """Whether results have the strides that the fake tensors promised, whatever the arguments are."""
+    """Whether results always have the strides that the fake tensors have promised, whatever the arguments are."""
     return target in _CERTAIN_LAYOUTS or isinstance(target, RandomFill) or target in (copy_strided, reserve)
 
 
 def callable_of(target: Any) -> tuple[str, Any]:
-    """A name for ``target`` in generated code, and what to call."""
+    """A name for ``target`` in generated code, and the callable."""
     known = _BINDINGS.get(target)
     if known is not None:
         return known
@@ -84,6 +84,6 @@ def callable_of(target: Any) -> tuple[str, Any]:
             return str(target._overloadpacket.__name__), binding
         name = target._schema.name.replace("::", "_") + ("" if target._overloadname == "default"
                                                          else "_" + target._overloadname)
-        # The overload's own entry, without the Python method around it.
+        # The overload's C++ entry, without the Python method around it.
         return name, target._op
     return getattr(target, "__name__", "call").replace("<", "").replace(">", ""), target

@@ -1,6 +1,6 @@
-"""What a C entry is told of tensors and sizes: layouts and offsets.
+"""Descriptions of C entries: the layouts and offsets of tensors that they are given.
 
-Invariant: a layout that an entry makes is wholly known, or a formula of the sizes that it is given.
+Invariant: a layout that an entry makes is a constant, or a formula of the sizes that the entry is called with.
 """
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ class EntrySpec:
     """A generated C entry: its symbol and how it is to be called.
 
     Attributes:
-        tensors, sizes: how many of each it is called with.
+        symbol: the C function's name.
+        tensors, sizes: number of tensors and of sizes that it is called with.
         layouts: (sizes, strides, dtype code) of each tensor that it makes.
-        release_gil: whether its work is large.
-        kept: how many of the tensors that it makes it returns; the last may be memory for what lives in it alone.
+        release_gil: whether its work is large enough for releasing the GIL.
+        kept: number of the tensors that it makes and returns; a last one that is not returned is the arena of buffers
+            that live only in this entry.
         faults: see ``Program.faults``; empty if none of its kernels reports any.
-        label: what torch's profiler shows: the operations of its kernels.
+        label: its name in torch's profiler: the operations of its kernels.
     """
 
     symbol: str
@@ -40,14 +42,14 @@ class EntrySpec:
 
 
 def static_layout(spec: BufferSpec) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
-    """The layout as an entry takes it, if it is one that entries can make."""
+    """The layout in the form that entries take; None if entries can't make it."""
     code = DTYPE_CODES.get(spec.dtype)
     if code is None or spec.device.type != "cpu" or not all(isinstance(n, int) for n in (*spec.size, *spec.stride)):
         return None
     return tuple(map(int, spec.size)), tuple(map(int, spec.stride)), code
 
 
-_LONGEST_LABEL = 120  # a profiler's table cuts names off anyway
+_LONGEST_LABEL = 120  # a profiler's table truncates names anyway
 
 
 def label_of(symbol: str, calls: list[KernelCall]) -> str:
@@ -56,7 +58,7 @@ def label_of(symbol: str, calls: list[KernelCall]) -> str:
 
 
 def c_text(expr: Expr, itemsize: int) -> str:
-    """An offset in elements as C source for bytes."""
+    """An offset in elements as C source of the offset in bytes."""
     if isinstance(expr, int):
         return str(expr * itemsize)
     raise NotImplementedError("an offset that depends on sizes")
