@@ -1,10 +1,11 @@
-/* Draws of torch's CPU generator, many at a time.
+/* Draws many random numbers of torch's CPU generator at a time.
  *
- * torch's generator is a Mersenne twister that hands out one number a call; a draw of Bernoulli's distribution uses two,
- * and costs 7 ns. Here the twister's 624 words are made, tempered and compared in vector loops: a fifth of that.
+ * torch's generator is a Mersenne twister that returns one word per call; a draw of a Bernoulli distribution uses two,
+ * and takes 7 ns. Here the twister's 624 words are generated, tempered and compared in vector loops, in a fifth of
+ * that.
  *
- * Invariant: what is drawn, and the state left behind, are those of torch's own bernoulli_ (its version without MKL;
- * dynamo_lite.backends.inductor.random compares before it relies on that).
+ * Invariant: the numbers drawn, and the state left behind, are those of torch's own bernoulli_ (its version without
+ * MKL; dynamo_lite.backends.inductor.random compares the two before it relies on that).
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -14,12 +15,12 @@
 #define WORDS 624
 #define SHIFT 397
 
-/* What Generator.get_state() gives, up to what comes after the twister. */
+/* The bytes of Generator.get_state(), up to the end of the twister's state. */
 typedef struct {
     uint64_t seed;
-    int32_t left; /* 1 + words not handed out yet */
+    int32_t left; /* 1 + number of words that have not been handed out */
     int32_t seeded;
-    uint64_t next; /* the next one */
+    uint64_t next; /* index of the next word */
     uint64_t words[WORDS];
 } State;
 
@@ -34,8 +35,8 @@ typedef struct {
 VECTORS static void
 twist(uint32_t *restrict w)
 {
-    /* Each loop reads what the one before wrote, and within itself only what it has not written yet; the second reads
-       227 words back. */
+    /* Each loop reads words that the one before it has written; within itself, it reads only words that it has not
+       written yet. The second loop reads words 227 places back, so it is divided into pieces of 192. */
 #pragma GCC ivdep
     for (int i = 0; i < WORDS - SHIFT; i++) {
         w[i] = w[i + SHIFT] ^ TWISTED(w[i], w[i + 1]);
@@ -62,7 +63,7 @@ temper(const uint32_t *restrict w, uint32_t *restrict out, int count)
     }
 }
 
-/* A pair of words is a number of 53 bits, the first word the high one. */
+/* Two words make a number of 53 bits; the first has the high bits. */
 #define LESS(words, i, limit)                                                                                         \
     (((int64_t)(words)[2 * (i)] & 0x1fffff) << 32 | (int64_t)(words)[2 * (i) + 1]) < (limit)
 
@@ -109,7 +110,7 @@ fill(State *state, void *out, Py_ssize_t count, int64_t limit, int bytes)
             compare_float(fresh, (float *)out + done, pairs, limit);
         }
         done += pairs;
-        /* A pair may begin in one lot of words and end in the next. */
+        /* The two words of a draw may be in different batches of words. */
         kept = (kept + taken) % 2;
         fresh[0] = fresh[2 * pairs];
     }
@@ -139,7 +140,7 @@ bernoulli(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
     if (state == NULL || state->left < 1 || state->left > WORDS || state->next + (uint64_t)state->left > WORDS + 1) {
         return PyErr_Format(PyExc_ValueError, "no state of a Mersenne twister");
     }
-    /* The GIL stays: two threads that draw from one generator take turns. */
+    /* The GIL is not released: two threads that draw from one generator take turns. */
     fill(state, out, count, limit, bytes);
     Py_RETURN_NONE;
 }

@@ -1,16 +1,16 @@
-/* Calls of generated kernels: loads a shared library, and calls its functions with the data pointers of tensors.
+/* Calls of generated kernels: loads shared libraries, and calls their functions with the data pointers of tensors.
  *
- * A generated function is `void f(void **pointers, const int64_t *sizes)`. An Entry is a Python callable for one of
- * them: called with its tensors and then its integers, it reads each tensor's data pointer through the DLPack exchange
- * API of torch (or, where the API has no answer, by asking the tensor), makes the tensors that the function writes and
- * nobody made before, calls the function, without the GIL if the work is large, and returns the new tensors.
+ * A generated function is `void f(void **pointers, const int64_t *sizes)`. An Entry is a Python callable for one such
+ * function. Called with tensors followed by integers, it reads each tensor's data pointer through torch's DLPack
+ * exchange API (or, where that fails, by calling the tensor's data_ptr), allocates the tensors that the function writes
+ * and that are not passed in, calls the function, without the GIL if its work is large, and returns the new tensors.
  *
- * Tensors are made by libtorch_cpu's C interface (aoti_torch_empty_strided) and wrapped by libtorch_python, which
- * together cost a third of torch.empty_strided. Where a torch lacks these symbols, `can_allocate` says so, and the
- * wrapper makes them in Python.
+ * Tensors are allocated by libtorch_cpu's C interface (aoti_torch_empty_strided) and wrapped by libtorch_python, which
+ * together take a third of the time of torch.empty_strided. If a torch lacks these symbols, `can_allocate` returns
+ * False, and the wrapper allocates in Python.
  *
- * Invariant: a library stays loaded as long as the process lives, since its code may be running, or its thread team be
- * parked in it.
+ * Invariant: a library stays loaded as long as the process lives, because its code may be running, or OpenMP's threads
+ * may be waiting in it.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -27,9 +27,9 @@
 
 typedef void (*kernel_fn)(void **pointers, const int64_t *sizes);
 
-/* The layout of a tensor that an entry makes. */
+/* The layout of a tensor that an entry allocates. */
 typedef struct {
-    int64_t *sizes; /* ndim sizes, then ndim strides */
+    int64_t *sizes; /* ndim sizes, followed by ndim strides */
     int64_t ndim;
     int32_t dtype;
 } Layout;
@@ -40,16 +40,16 @@ typedef struct {
     PyObject *dict;
     kernel_fn fn;
     PyObject *name;
-    PyObject *label; /* what torch's profiler shows */
+    PyObject *label; /* the call's name in torch's profiler */
     Py_ssize_t n_tensors;
     Py_ssize_t n_sizes;
     Py_ssize_t n_new;
-    Py_ssize_t n_kept; /* of the new ones, those that are returned */
+    Py_ssize_t n_kept; /* number of the new ones that are returned; they come first */
     Layout *layouts;
     PyObject *faults; /* a tuple of (exception type, message), or NULL if the function reports none */
     int release_gil;
     char is_brief;
-    char makes_large; /* whether some tensor that it makes is a large block */
+    char makes_large; /* whether it allocates some tensor that is a large block */
 } Entry;
 
 static const DLPackExchangeAPI *exchange;
@@ -61,7 +61,7 @@ static int32_t (*empty_strided)(int64_t ndim, const int64_t *sizes, const int64_
                                 int32_t device_type, int32_t device_index, TensorHandle *result);
 static int32_t (*delete_tensor)(TensorHandle tensor);
 static int32_t (*get_data_ptr)(TensorHandle tensor, void **result);
-/* PyObject *THPVariable_Wrap(const at::TensorBase &), by the name that C++ gives it */
+/* PyObject *THPVariable_Wrap(const at::TensorBase &), by its mangled name */
 static PyObject *(*wrap_tensor)(const void *tensor);
 #define WRAP_TENSOR "_Z16THPVariable_WrapRKN2at10TensorBaseE"
 
@@ -75,7 +75,7 @@ data_pointer(PyObject *tensor, void **out)
             *out = (char *)view.data + view.byte_offset;
             return 0;
         }
-        /* A dtype that DLPack has no code for, a tensor subclass: the tensor itself knows. */
+        /* DLPack has no code for the dtype, or it is a tensor subclass: the tensor itself is asked. */
         PyErr_Clear();
     }
     PyObject *number = PyObject_CallMethodNoArgs(tensor, str_data_ptr);
@@ -106,7 +106,7 @@ new_tensor(const Layout *layout, void **pointer)
 }
 
 /* ---------------------------------------------------------------- Entry */
-/* What a function reports of an index out of bounds: the number of the fault, the index, whether they are taken. */
+/* A function's report of an index out of bounds: the number of the fault, the index, whether the two are set. */
 #define FAULT_WORDS 3
 
 static void
@@ -183,7 +183,7 @@ entry_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnam
     pointers[n_pointers] = fault;
     PyObject *region = profiler_is_on() ? begin_region(Py_NewRef(entry->label)) : NULL;
     if (entry->release_gil) {
-        /* The caller's references keep the tensors alive meanwhile. */
+        /* The caller's references keep the tensors alive while the GIL is released. */
         Py_BEGIN_ALLOW_THREADS
         entry->fn(pointers, sizes);
         Py_END_ALLOW_THREADS
@@ -280,7 +280,7 @@ static PyType_Spec entry_spec = {
 static PyTypeObject *entry_type;
 
 /* ---------------------------------------------------------------- module */
-/* `Pause` of codegen/cpp/threads.h: for how long loops of all libraries do without other threads. */
+/* `Pause` of codegen/cpp/threads.h: the time for which loops of all libraries use no other threads. */
 static int64_t pause_of_loops[8];
 
 static PyObject *
@@ -322,7 +322,7 @@ can_allocate_now(void)
     return 1;
 }
 
-/* Whether a tensor of this layout is a large block, at least where it is of floats. */
+/* Whether a tensor of this layout is a large block; exact for elements of 1 byte (dtype 0) and of 4 bytes. */
 static int
 is_large(const Layout *layout)
 {
@@ -422,7 +422,7 @@ make_entry(PyObject *module, PyObject *args)
         Py_DECREF(entry);
         return NULL;
     }
-    /* Of symbolic sizes its tensors were made by the wrapper. */
+    /* The wrapper allocates tensors of symbolic sizes; so some of them may be large. */
     entry->makes_large |= n_sizes > 0 && release_gil;
     entry->n_kept = n_kept < 0 || n_kept > entry->n_new ? entry->n_new : n_kept;
     return (PyObject *)entry;
@@ -442,7 +442,7 @@ use_tensor_type(PyObject *module, PyObject *type)
     (void)module;
     PyObject *capsule = PyObject_GetAttrString(type, "__dlpack_c_exchange_api__");
     if (capsule == NULL) {
-        /* A torch older than the API: pointers then come from data_ptr(). */
+        /* This torch is older than the API: pointers then come from data_ptr(). */
         PyErr_Clear();
         Py_RETURN_FALSE;
     }
@@ -469,7 +469,7 @@ data_pointer_of(PyObject *module, PyObject *tensor)
     return PyLong_FromVoidPtr(pointer);
 }
 
-/* data_pointers(tensors, indices): the addresses of those elements of a tuple or list, 8 bytes each */
+/* data_pointers(tensors, indices): the addresses of the elements with these indices of a tuple or list, 8 bytes each */
 static PyObject *
 data_pointers(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {

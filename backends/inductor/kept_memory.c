@@ -1,17 +1,20 @@
-/* Memory that stays with the process between calls of compiled graphs.
+/* Keeps freed memory in the process between calls of compiled graphs.
  *
- * Results are torch's own tensors, whose memory is malloc's. glibc's malloc gives a large block that is freed back to the system and
- * gets it again for the next call, whose first touch of each page is a page fault: for results of megabytes that takes longer than the
- * kernels. Two thresholds decide: larger blocks are mapped one by one (M_MMAP_THRESHOLD), and more free memory than so much at the end
- * of the heap is given back (M_TRIM_THRESHOLD). malloc raises both by itself, to 32 and 64 MiB at most, when a mapped block is freed; how
- * far depends on which block is freed first, so that one process has no faults and the next thousands a call.
+ * Results are ordinary torch tensors, whose memory is malloc's. glibc's malloc returns a large freed block to the
+ * system and gets it again for the next call, whose first access to each page is a page fault; for results of megabytes
+ * that takes longer than the kernels. Two thresholds control this: larger blocks are mapped separately
+ * (M_MMAP_THRESHOLD),
+ * and if more memory than the other one (M_TRIM_THRESHOLD) is free at the end of the heap, it is returned. malloc
+ * raises both by itself, to at most 32 and 64 MiB, when a mapped block is freed. How far depends on which block is
+ * freed first, so that one process has no page faults and another one thousands per call.
  *
- * While graphs that allocate large blocks are called, both are raised to a bound that is set. A thread that sleeps looks once a second:
- * after some seconds without such a call, or when the system runs short of memory, it gives back all that is free (malloc_trim) and
- * sets the thresholds to what malloc would have come to by itself. The thread ends then; the next call starts another.
+ * While graphs that allocate large blocks are called, both thresholds are raised to a bound from the settings. A thread
+ * wakes up once a second: after some seconds without such a call, it returns all free memory (malloc_trim), sets the
+ * thresholds to malloc's own maximum and ends; the next call starts another thread. While memory is short, it returns
+ * all free memory and lowers the thresholds.
  *
- * Invariant: where malloc is not glibc's, or the environment has told it already, nothing is changed. No function here needs the
- * interpreter, but `begin_keeping` is called with the GIL held.
+ * Invariant: where malloc is not glibc's, or the environment has configured it, nothing is changed. No function here
+ * needs the interpreter, but `begin_keeping` is called with the GIL held.
  */
 #define _GNU_SOURCE
 #include "kept_memory.h"
@@ -29,10 +32,10 @@
 KeptMemory kept_memory;
 
 #ifdef __GLIBC__
-/* What malloc comes to by itself at most: DEFAULT_MMAP_THRESHOLD_MAX, and twice that. */
+/* The largest values to which malloc raises the thresholds by itself: DEFAULT_MMAP_THRESHOLD_MAX, and twice that. */
 #define OWN_MAPPED (32 << 20)
 #define OWN_TRIM (64 << 20)
-/* Memory is short when less than a sixteenth is left. */
+/* Memory is short if less than a sixteenth is left. */
 #define SHORT_PART 16
 
 static volatile int64_t bound;
@@ -49,8 +52,8 @@ at_most_int(int64_t n)
 static void
 set_thresholds(int64_t mapped, int64_t trimmed)
 {
-    /* Older versions refuse more than malloc comes to by itself. The other threshold ends malloc's own raising of this one,
-     * so that one which is refused would stay where it is. */
+    /* Older versions refuse values above malloc's own maximum. Setting the other threshold ends malloc's own adjustment
+     of * this one, which would then stay where it is if the value is refused. */
     if (!mallopt(M_MMAP_THRESHOLD, at_most_int(mapped))) {
         mallopt(M_MMAP_THRESHOLD, OWN_MAPPED);
     }
@@ -58,7 +61,7 @@ set_thresholds(int64_t mapped, int64_t trimmed)
 }
 
 /* ---------------------------------------------------------------- whether memory is short */
-/* The number behind `name` in a file, or its first number if `name` is empty; -1 if there is none. */
+/* The number that follows `name` in a file, or the file's first number if `name` is empty; -1 if there is none. */
 static int64_t
 number_in(const char *root, const char *path, const char *name)
 {
@@ -86,7 +89,7 @@ memory_is_short(const char *root)
     if (left >= 0 && all > 0 && left < all / SHORT_PART) {
         return 1;
     }
-    /* What a container may take, of which files that are only cached are no part. */
+    /* The limit of a container (control group). Cached files do not count as used. */
     const int64_t most = number_in(root, "sys/fs/cgroup/memory.max", ""), taken = number_in(root, "sys/fs/cgroup/memory.current", "");
     const int64_t cached = number_in(root, "sys/fs/cgroup/memory.stat", "inactive_file ");
     return most > 0 && taken >= 0 && most - (taken - (cached > 0 ? cached : 0)) < most / SHORT_PART;
@@ -128,7 +131,7 @@ watch(void *unused)
         }
         pthread_mutex_unlock(&turn);
         if (is_short) {
-            /* Each time: what was freed between blocks in use since then stays as it is otherwise. */
+            /* Repeatedly, because blocks freed since then, between blocks in use, are not returned otherwise. */
             malloc_trim(0);
         }
     }
@@ -149,7 +152,7 @@ unlock_turn(void)
 static void
 forked(void)
 {
-    /* The thread is the parent's. */
+    /* The child has no such thread. */
     kept_memory.kept = 0;
     pthread_mutex_unlock(&turn);
 }
@@ -173,9 +176,9 @@ begin_keeping(void)
     pthread_attr_setstacksize(&how, 128 << 10);
     sigfillset(&all);
     pthread_mutex_lock(&turn);
-    /* Signals are the program's, whose handlers run in its own threads. */
+    /* The thread blocks all signals, so that the program's own threads handle them. */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    /* Without the thread nothing would be given back, so nothing is kept. */
+    /* Without the thread nothing would ever be returned, so nothing is kept. */
     if (pthread_create(&thread, &how, watch, NULL) == 0) {
         set_thresholds(bound / 2, bound);
         kept_memory.kept = 1;
@@ -187,7 +190,7 @@ begin_keeping(void)
     pthread_attr_destroy(&how);
 }
 
-/* ---------------------------------------------------------------- what is set */
+/* ---------------------------------------------------------------- settings */
 int
 can_keep_memory(void)
 {
@@ -201,7 +204,7 @@ can_keep_memory(void)
     if (tunables != NULL && strstr(tunables, "glibc.malloc.") != NULL) {
         return 0;
     }
-    /* Another malloc may be preloaded or linked. */
+    /* Checks that malloc is glibc's: another malloc may be preloaded or linked. */
     Dl_info own, libc;
     void *allocate = dlsym(RTLD_DEFAULT, "malloc"), *version = dlsym(RTLD_DEFAULT, "gnu_get_libc_version");
     return allocate != NULL && version != NULL && dladdr(allocate, &own) && dladdr(version, &libc) && own.dli_fbase == libc.dli_fbase;

@@ -1,6 +1,6 @@
-/* What Python asks of memory that stays with the process between calls: functions of the extension `_runtime`.
+/* Python functions for memory that is kept between calls; they belong to the extension module `_runtime`.
  *
- * Invariant: nothing is decided here; kept_memory.c needs no interpreter.
+ * Invariant: no decision is made here; kept_memory.c does not need the interpreter.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -1,4 +1,4 @@
-"""Faults of kernels that are called from Python: where one reports an index out of bounds, and what is raised then.
+"""Faults of kernels that are called from Python: how a kernel reports an index out of bounds, and how it is raised.
 
 Invariant: the exception is the one that an entry in C would raise.
 """
@@ -8,12 +8,13 @@ import torch
 
 
 def new_fault() -> torch.Tensor:
-    """Where kernels report an index out of bounds: the number of the fault, the index, whether there is one."""
+    """The tensor in which kernels report an index out of bounds: number of the fault, the index, whether there is
+    one."""
     return torch.zeros(3, dtype=torch.int64)
 
 
 def raise_fault(fault: torch.Tensor, faults: tuple[tuple[type[Exception], str], ...]) -> None:
-    """Raises what a kernel has reported, if it has reported anything."""
+    """Raises the exception for the fault that a kernel has reported, if any."""
     number, index, reported = fault.tolist()
     if reported:
         kind, message = faults[number - 1]

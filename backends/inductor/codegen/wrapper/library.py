@@ -1,5 +1,5 @@
-"""A program of library calls alone: the way a graph runs when there is no compiler, and the model of what lowering
-produces.
+"""Makes a program of library calls alone: a graph runs by it when there is no compiler, and it is the simplest example
+of a program.
 
 Invariant: the steps are the graph's calls, one each, in order.
 """
@@ -30,7 +30,7 @@ _COPY = torch.ops.aten.copy_.default
 
 
 def library_program(aten: AtenGraph) -> Program:
-    """Every call of the graph as a library operation, in order."""
+    """A program in which each call of the graph is a library operation, in order."""
     buffers: dict[str, BufferSpec] = {}
     steps: list[Step] = []
     for node in aten.graph.nodes:
@@ -50,18 +50,19 @@ def library_program(aten: AtenGraph) -> Program:
 
 
 def spec_of(name: str, value: torch.Tensor) -> BufferSpec:
-    """The layout that a node's metadata promises."""
+    """The layout that a node's metadata promises for its value."""
     size, stride = (tuple(map(expression, dims)) for dims in (value.shape, value.stride()))
     return BufferSpec(name, size, stride, value.dtype, value.device)
 
 
 def expression(n: Any) -> Expr:
-    """A size of a fake tensor as programs hold it."""
+    """A size of a fake tensor in the form in which programs hold it."""
     return index_of(n)
 
 
 def extern_call(node: Node) -> ExternCall:
-    """One node as a library call; of several results those that are read are named after their ``getitem`` nodes."""
+    """A node as a library call. If there are several results, those that are read get the names of their ``getitem``
+    nodes."""
     args, kwargs = torch.fx.node.map_aggregate((node.args, node.kwargs), _argument)
     outputs: tuple[str | None, ...] = (node.name,) if isinstance(node.meta["val"], torch.Tensor) else ()
     unpack = _has_parts(node)

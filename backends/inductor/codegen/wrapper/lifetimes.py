@@ -1,5 +1,5 @@
-"""Lifetimes and reuse of buffers: which names share memory, when each is last read, what memory an output can take
-over.
+"""Liveness and reuse of buffers: determines which names share memory, when each is read last, and whose memory an
+output can take over.
 
 Invariants: memory that an output, an input or a constant shares is never reused; a name is dropped only after the last
 step that reads it or another view of its memory.
@@ -23,12 +23,12 @@ from dynamo_lite.backends.inductor.program import (
 
 @dataclasses.dataclass(slots=True)
 class MemoryPlan:
-    """What the wrapper does around each step.
+    """The wrapper's memory management around each step.
 
     Attributes:
-        reuse: for an output of a kernel, the name of a dead buffer whose memory it takes over.
-        drop_after: for each step, the names that nobody reads later.
-        run_of: for each step the first step of its run (``runs.runs``).
+        reuse: for an output of a kernel, the name of the dead buffer whose memory it takes over.
+        drop_after: for each step, the names that no later step reads.
+        run_of: for each step, the first step of its run (``runs.runs``).
     """
 
     reuse: dict[str, str]
@@ -37,10 +37,10 @@ class MemoryPlan:
 
 
 def plan_memory(program: Program, given: Set[str] = frozenset()) -> MemoryPlan:
-    """Lifetimes and reuse for a program.
+    """The plan of liveness and reuse for a program.
 
     Args:
-        given: inputs that are the program's to let go of.
+        given: inputs that the program may free, because it owns them.
     """
     owner = owners(program)
     last_read = _last_reads(program)
@@ -50,7 +50,7 @@ def plan_memory(program: Program, given: Set[str] = frozenset()) -> MemoryPlan:
     for name, own in owner.items():
         groups.setdefault(own, []).append(name)
     written = {name: index for index, step in enumerate(program.steps) for name in step_writes(step)}
-    # What nobody reads (a kernel's workspace) ends with the step that makes it.
+    # The live range of a buffer that nobody reads (a kernel's workspace) is the step that makes it.
     group_end = {own: max(last_read.get(n, written.get(n, -1)) for n in names) for own, names in groups.items()}
     ending: dict[int, list[str]] = {}
     for own, end in group_end.items():
@@ -92,7 +92,7 @@ def plan_memory(program: Program, given: Set[str] = frozenset()) -> MemoryPlan:
 
 
 def _local(program: Program, group_end: dict[str, int], owner: dict[str, str], run_of: list[int]) -> set[str]:
-    """Buffers that one run of kernels makes and uses up: the writer places them in a piece of memory of the run's."""
+    """Buffers that live in one run of kernels only: the writer places them in the run's arena."""
     found = set()
     for at, step in enumerate(program.steps):
         if isinstance(step, KernelCall):
@@ -102,7 +102,7 @@ def _local(program: Program, group_end: dict[str, int], owner: dict[str, str], r
 
 
 def owners(program: Program) -> dict[str, str]:
-    """For each name the name whose memory it may share."""
+    """For each name, the name of the buffer whose memory it may share."""
     owner = {name: name for name in (*program.inputs, *program.constants)}
     for step in program.steps:
         if isinstance(step, View):

@@ -1,8 +1,8 @@
-"""In-place writes: an input that a graph overwrites is written by the kernel that computes its new contents, not copied
-to.
+"""In-place writes: if a graph overwrites an input, the kernel that computes the new contents writes them to the input
+directly, instead of to a buffer that is copied.
 
-Invariant: an input is written early only if nothing reads what it held from then on, and nothing that may fail runs
-from then on: a call that raises has not changed its inputs yet.
+Invariant: an input is written early only if no later step reads its old contents, and no later step may fail: a call
+that raises has not changed its inputs yet.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dynamo_lite.backends.inductor.program import (
 
 
 def written_in_place(program: Program) -> Program:
-    """The program with fewer copies into inputs."""
+    """The program with as few copies into inputs as possible."""
     copies = [step for step in program.steps if isinstance(step, CopyInto)]
     if not copies:
         return program
@@ -30,7 +30,7 @@ def written_in_place(program: Program) -> Program:
                for name in step.outputs}
     last_call = max((at for at, step in enumerate(program.steps) if isinstance(step, ExternCall)
                      or isinstance(step, KernelCall) and step.faults), default=-1)
-    # For the memory of each name, the steps that look at it and by which name.
+    # For the memory of each name, the steps that read it, and by which name.
     looks: dict[str, list[tuple[int, str]]] = {}
     writes: dict[str, int] = {}
     for at, step in enumerate(program.steps):
@@ -64,7 +64,7 @@ def written_in_place(program: Program) -> Program:
 
 
 def _checks_first(step: Step) -> bool:
-    """Whether what may be wrong is found before anything is written."""
+    """Whether the step is a kernel that checks all indices before it writes anything."""
     return isinstance(step, KernelCall) and step.checks_first
 
 

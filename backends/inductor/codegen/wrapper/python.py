@@ -1,8 +1,8 @@
 """Generates the wrapper: a Python function from the graph's inputs to its results, and the C entries that it calls.
 
-Consecutive kernels are one C function, ``run0(void **pointers, const int64_t *sizes)``, which hands each kernel its
-pointers (views resolved to an offset into their base's memory) and sizes; from Python it is one call with one tensor
-for each memory.
+Consecutive kernels are called by one C function, ``run0(void **pointers, const int64_t *sizes)``, which passes pointers
+(a view is an offset into its base's memory) and sizes to each kernel; it is one call from Python, with one tensor per
+block of memory.
 
 Invariant: the generated function evaluates the steps in order, touches no Python state but its arguments, and leaves no
 reference to a tensor behind.
@@ -69,21 +69,21 @@ from dynamo_lite.backends.inductor.program import (
 
 _FAULT = "__INT64_TYPE__ *"
 GIL_WORK = 100_000
-"""Elements of a kernel's largest buffer from which on a call releases the GIL: 5 to 20 us on any processor with
-vectors, next to which letting go, of 50 ns, costs nothing."""
+"""Elements of a kernel's largest buffer from which on a call releases the GIL: such a kernel takes 5 to 20 us on any
+processor with vectors, next to which the 50 ns for releasing the GIL are negligible."""
 
 
 @dataclasses.dataclass(slots=True)
 class WrapperSource:
-    """What is generated for a program.
+    """The generated code of a program.
 
     Attributes:
         python: source of the module that defines ``call``.
         entries: C source to append to the program's own.
-        entry_specs: the entries in it.
-        namespace: names that the Python source reads: operations, dtypes, constants.
-        targets: those of them that are library operations, as the program names them.
-        direct: whether the first entry, called with the graph's inputs, does by itself what ``call`` does.
+        entry_specs: descriptions of the entries in it.
+        namespace: the values of global names in the Python source: operations, dtypes, constants.
+        targets: for those names that stand for library operations, the operation as the program names it.
+        direct: whether the first entry, called with the graph's inputs, does all that ``call`` does.
     """
 
     python: str
@@ -98,16 +98,16 @@ def write_wrapper(
     program: Program, recipes: tuple[OutputRecipe, ...], *, no_grad: bool = False, no_autocast: bool = False,
     inference: bool = False, allocate: bool = True, boxed: bool = False,
 ) -> WrapperSource:
-    """The wrapper's source.
+    """Generates the wrapper's source.
 
     Args:
-        program: what to run.
-        recipes: how results are made of the program's outputs (``AtenGraph.outputs``).
-        no_grad: switch autograd off meanwhile: some input requires grad, though no result does.
-        no_autocast: switch autocast off meanwhile: its casts are in the program already.
+        program: the program to run.
+        recipes: how results are made from the program's outputs (``AtenGraph.outputs``).
+        no_grad: switch autograd off meanwhile, because some input requires grad, though no result does.
+        no_autocast: switch autocast off meanwhile, because its casts are in the program already.
         inference: make results under inference mode.
-        allocate: whether entries can make the tensors that they write.
-        boxed: the function takes a list of the inputs, empties it, and lets go of each input after its last use.
+        allocate: whether entries can allocate the tensors that they write.
+        boxed: the function takes a list of the inputs, empties it, and frees each input after its last use.
     """
     return _Writer(written_in_place(program), recipes, allocate, boxed).write(no_grad, no_autocast, inference)
 
@@ -125,7 +125,7 @@ class _Writer:
         self._specs: list[EntrySpec] = []
         self._namespace: dict[str, Any] = {}
         self._targets: dict[str, Any] = {}
-        self._counted: set[str] = set()  # inputs whose new versions are counted
+        self._counted: set[str] = set()  # inputs whose version counters are incremented already
         self._names: dict[str, str] = {}
         self._variables: set[str] = set()
         self._bound: set[str] = set(program.inputs) | set(program.constants)
@@ -147,7 +147,7 @@ class _Writer:
         self._results_made: dict[int, str] = {}
 
     def write(self, no_grad: bool, no_autocast: bool, inference: bool) -> WrapperSource:
-        self._detach = no_grad  # a view of what requires grad requires grad, whatever the grad mode
+        self._detach = no_grad  # a view of an input that requires grad requires grad, whatever the grad mode
         for name in (*self._program.inputs, *self._program.constants):
             self._variable(name)
         for name, tensor in self._program.constants.items():
@@ -180,7 +180,7 @@ class _Writer:
                              self._targets)
 
     def _sizes(self, lines: list[str]) -> list[str]:
-        """Definitions of the symbols that these lines read: inputs themselves, or sizes of inputs."""
+        """Definitions of the symbols that these lines use: each is an input, or computed from a size of an input."""
         places: dict[str, str] = {}
         known = [(n, self._variable(name)) for name, n in self._program.symbols.items()]
         for name in self._program.inputs:
@@ -200,14 +200,14 @@ class _Writer:
 
     # ------------------------------------------------------------ names
     def _use(self, name: str, index: int) -> None:
-        """Notes that step ``index`` uses a name, and with a view the memory that it looks at."""
+        """Records that step ``index`` uses a name, and if that is a view, also its bases."""
         self._last_use[self._slot(name)] = index
         while name in self._views:
             name = self._views[name].base
             self._last_use[self._slot(name)] = index
 
     def _slot(self, name: str) -> str:
-        """The name whose memory ``name`` lives in after reuse."""
+        """The name whose variable holds the memory of ``name``, after reuse."""
         while name in self._plan.reuse:
             name = self._plan.reuse[name]
         return name
@@ -227,7 +227,7 @@ class _Writer:
         return name in self._variables or name in self._namespace
 
     def _bind(self, name: str, value: Any) -> str:
-        """``value`` under a name of its own in the namespace."""
+        """Binds ``value`` in the namespace; returns its name there, which no other value has."""
         name = re.sub(r"\W", "_", name)
         while keyword.iskeyword(name) or not same_value(self._namespace.get(name, value), value) or (
                 name in self._variables):
@@ -236,14 +236,14 @@ class _Writer:
         return name
 
     def _operation(self, target: Any) -> str:
-        """The name of a library operation's fastest form in the namespace."""
+        """Binds the fastest form of a library operation; returns its name in the namespace."""
         name, function = callable_of(target)
         bound = self._bind(name, function)
         self._targets[bound] = target
         return bound
 
     def _tensor(self, name: str) -> str:
-        """The variable that holds ``name`` as a tensor, made now if it is a view that nobody has asked for yet."""
+        """The variable that holds ``name`` as a tensor. If that is a view and not made yet, it is made here."""
         variable = self._variable(name)
         view = self._views.get(name)
         if view is not None and name not in self._bound:
@@ -279,8 +279,8 @@ class _Writer:
                     self._ensure_layout(name)
 
     def _ensure_layout(self, name: str) -> None:
-        """Kernels rely on the dtype and strides that fake tensors promised; a few operations give others, by their
-        arguments."""
+        """Makes sure of a result's dtype and strides. Kernels rely on those that fake tensors promise; a few operations
+        return others, depending on their arguments."""
         spec = self._program.buffers[name]
         variable, strides, dtype = self._variable(name), shape_text(spec.stride), self._value(spec.dtype)
         has_strides = self._bind("has_strides", _runtime.has_strides)
@@ -288,7 +288,7 @@ class _Writer:
         self._line(f"    {variable} = {self._bind('as_promised', ops.as_promised)}({variable}, {strides}, {dtype})")
 
     def _kernels(self, start: int, end: int) -> None:
-        """A run of kernels (and views between them) as one C entry."""
+        """Writes a run of kernels, and the views between them, as one C entry."""
         program = self._program
         calls = [s for s in program.steps[start:end] if isinstance(s, KernelCall)]
         arena = self._arena(calls, end)
@@ -297,7 +297,7 @@ class _Writer:
         made = self._made_by_entry(calls, arena.names() | formulas)
         used = {self._variable(self._resolve(name)[0]) for call in calls for name in call.args} - formulas
         whole = start == 0 and end == len(program.steps) and not program.symbols
-        # The inputs come first and in order, so that a graph that is one run may be called through its entry alone.
+        # The inputs come first and in order, so that a graph that is one run can be called through its entry directly.
         pointers = {v: i for i, v in enumerate(
             v for v in map(self._variable, program.inputs) if whole or v in used)}
         for variable in sorted(used - set(made) - arena.names(), key=lambda v: (v in pointers, v)):
@@ -331,14 +331,14 @@ class _Writer:
         self, calls: list[KernelCall], pointers: dict[str, int], places: dict[str, tuple[int, str]],
         sizes: dict[str, int], count: int,
     ) -> str:
-        """Writes a C entry that calls kernels in order; its symbol.
+        """Writes a C entry that calls kernels in order; returns its symbol.
 
         Args:
-            pointers: which of its pointers each variable's memory is.
-            places: pointer and offset of what lies in an arena.
-            sizes: which of its sizes each text is; what else the kernels need is added.
-            count: how many pointers to memory it gets. Behind them is where kernels report an index out of bounds, in
-                three integers.
+            pointers: index of the pointer to each variable's memory.
+            places: for buffers in an arena, index of the arena's pointer and the offset.
+            sizes: index of each size by its text; sizes that kernels need are added.
+            count: number of pointers to memory. The pointer after these is to three integers, in which kernels report
+                an index out of bounds.
         """
         fault = f"({_FAULT})p[{count}]"
         body = []
@@ -366,7 +366,7 @@ class _Writer:
         return symbol
 
     def _launches(self, start: int, end: int) -> None:
-        """A run of kernels that are Python functions, one call for each."""
+        """Writes a run of kernels that are Python functions, with one call for each."""
         calls = [s for s in self._program.steps[start:end] if isinstance(s, KernelCall)]
         self._made_by_entry(calls, set())
         given = [(call, [*map(self._tensor, call.args), *map(size_text, call.sizes)]) for call in calls]
@@ -376,8 +376,8 @@ class _Writer:
         self._drop(start, end)
 
     def _count_writes(self, names: list[str], counted: int = 0) -> None:
-        """Gives inputs that have been written a new version for each time that the program has written them; `counted`
-        of these the write itself has made."""
+        """Increments the versions of inputs that have been written, by the number of times that the program has written
+        them, minus ``counted``, the increments that the write itself has made."""
         missing = [name for name in dict.fromkeys(names) if name not in self._counted
                    for _ in range(self._program.versions.get(name, 1) - counted)]
         self._counted.update(names)
@@ -386,8 +386,8 @@ class _Writer:
             self._line(f"{bump}({tuple_text([self._variable(name) for name in missing])})")
 
     def _arena(self, calls: list[KernelCall], end: int) -> Arena:
-        """Places in one piece of memory, or in results that are not written yet, for what only this run, which ends
-        before step ``end``, makes and reads."""
+        """Places the buffers that live only in this run, which ends before step ``end``, in one piece of memory, or in
+        the memory of results that are not written yet."""
         lives: dict[str, tuple[int, int]] = {}
         sizes: dict[str, int] = {}
         rooms: dict[str, tuple[int, int]] = {}
@@ -401,7 +401,7 @@ class _Writer:
                 elif base not in call.outputs:
                     read.add(self._slot(self._owners[name]))
                 elif slot not in rooms and slot not in read and (slot != base or slot not in self._bound):
-                    # Memory that is made now, or taken over from what is dead.
+                    # Memory that is allocated here, or taken over from a dead buffer.
                     spec = self._program.buffers[base]
                     layout = static_layout(spec) if self._allocate_in_entries else None
                     if layout is None:
@@ -421,7 +421,7 @@ class _Writer:
                      {variable(slot): (variable(room), at) for slot, (room, at) in arena.in_rooms.items()})
 
     def _parts(self, calls: list[KernelCall], end: int) -> list[Part]:
-        """Places by formula what only this run, which ends before step ``end``, makes and reads, of symbolic sizes."""
+        """Places buffers of symbolic sizes that live only in this run, which ends before step ``end``."""
         lives: dict[str, tuple[int, int]] = {}
         sizes: dict[str, Expr] = {}
         for at, call in enumerate(calls):
@@ -444,8 +444,8 @@ class _Writer:
     def _make_area(
         self, parts: list[Part], pointers: dict[str, int], sizes: dict[str, int]
     ) -> dict[str, tuple[int, str]]:
-        """Makes the memory for the parts, which is the last of ``pointers``; for each of their variables the pointer
-        and the offset from it, in C. ``sizes`` are what the run is called with."""
+        """Allocates the memory for the parts, as the last of ``pointers``. Returns the pointer's index and the offset
+        in C for each variable in the parts. ``sizes`` are those that the run is called with."""
         if not parts:
             return {}
         places: dict[str, tuple[int, str]] = {}
@@ -467,7 +467,7 @@ class _Writer:
         return places
 
     def _fresh(self, name: str) -> str:
-        """A variable that no other has taken."""
+        """A variable with a new name."""
         found = name
         while self._is_taken(found):
             found += "_"
@@ -475,7 +475,7 @@ class _Writer:
         return found
 
     def _made_by_entry(self, calls: list[KernelCall], placed: set[str]) -> dict[str, Any]:
-        """Variables for the memory that the run writes first: layouts for the entry to make, the others made here."""
+        """The memory that the run writes first: layouts of what the entry allocates; the rest is allocated here."""
         made = {}
         for call in calls:
             for name in call.outputs:
@@ -494,11 +494,11 @@ class _Writer:
         return made
 
     def _resolve(self, name: str) -> tuple[str, Expr]:
-        """The memory and the offset in elements that a name stands for."""
+        """The name of the memory, and the offset in elements into it, that a name stands for."""
         offset: Expr = 0
         while (view := self._views.get(name)) is not None:
             if name in self._bound:
-                # It exists as a tensor, whose pointer is at the right place already.
+                # It exists as a tensor, whose pointer includes the offset.
                 break
             offset = offset + view.offset
             name = view.base
@@ -510,7 +510,7 @@ class _Writer:
                 f"device={self._value(spec.device)})")
 
     def _drop(self, start: int, end: int) -> None:
-        """Forgets what dies in steps ``start`` to ``end``."""
+        """Frees the buffers whose live ranges end in the steps from ``start`` to ``end``."""
         dying = [n for names in self._plan.drop_after[start:end] for n in names]
         variables = []
         for name in dying:
@@ -531,7 +531,7 @@ class _Writer:
             if not isinstance(recipe, OutputAlias):
                 results.append(self._result(recipe))
                 continue
-            # One recipe object is one tensor, however often it is returned.
+            # Each recipe object stands for one tensor, however often that is returned.
             made = self._results_made.get(id(recipe))
             if made is None:
                 made = self._results_made[id(recipe)] = f"out{i}"
@@ -569,7 +569,7 @@ class _Writer:
     def _source(
         self, sizes: list[str], results: list[str], no_grad: bool, no_autocast: bool, inference: bool
     ) -> str:
-        """The whole function; its results, where these are views, are taken in the caller's grad mode."""
+        """The source of the whole function; results that are views are made in the caller's grad mode."""
         parameters = ", ".join(self._variable(name) for name in self._program.inputs)
         scopes = []
         if inference:

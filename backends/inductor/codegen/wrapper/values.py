@@ -1,6 +1,6 @@
-"""Arguments and results as Python source, by their type.
+"""Writes arguments and results as Python source, according to their types.
 
-Invariant: what a text evaluates to is the value; what has no literal form is bound in the namespace of the wrapper.
+Invariant: a text evaluates to the value; a value without a literal form is bound in the namespace of the wrapper.
 """
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dynamo_lite.backends.inductor.program import BufferRef, Decision, Expr, Siz
 from dynamo_lite.symbols.integers import Expr as Expression
 from dynamo_lite.symbols.nodes import IntNode
 
-# The name of a buffer's variable; a name in the namespace for a value.
+# Variable: returns the variable of a buffer. Bind: binds a value in the namespace and returns its name there.
 Variable = Callable[[str], str]
 Bind = Callable[[str, Any], str]
 
 
 def value_text(value: Any, variable: Variable, bind: Bind) -> str:
-    """A value as an expression."""
+    """A value as a Python expression."""
     for cls in type(value).__mro__:
         if cls in _TEXTS:
             return _TEXTS[cls](value, variable, bind)
@@ -38,23 +38,23 @@ def size_text(expr: Expr) -> str:
 
 
 def tuple_text(items: list[str]) -> str:
-    """A tuple of expressions."""
+    """A tuple of the given expressions."""
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
 def shape_text(values: Sequence[Expr]) -> str:
-    """Sizes or strides."""
+    """Sizes or strides as a Python tuple."""
     return tuple_text([size_text(v) for v in values])
 
 
 def decision_text(decision: Decision, variable: Variable, bind: Bind) -> str:
-    """What defines the numbers that are decided for a call."""
+    """The assignment that computes the numbers of a decision."""
     function = bind(decision.function.__name__, decision.function)
     return f"{', '.join(decision.names)} = {function}({value_text(decision.argument, variable, bind)})"
 
 
 def same_value(a: Any, b: Any) -> bool:
-    """Whether one name may stand for both."""
+    """Whether one name in the namespace may stand for both values."""
     return a is b or (isinstance(a, torch.device) and isinstance(b, torch.device) and a == b)
 
 
@@ -69,7 +69,7 @@ def _number(value: Any, variable: Variable, bind: Bind) -> str:
 
 
 def _computed(value: Any, variable: Variable, bind: Bind) -> str:
-    """A float that is computed from sizes."""
+    """The expression of a float that is computed from sizes."""
     node = value.node if isinstance(value, torch.SymFloat) else value
     if isinstance(node, IntNode):
         return size_text(node.expr)
