@@ -1,10 +1,11 @@
-"""CUDA graphs: the kernels and library calls of one run, recorded on a device and launched again by one call.
+"""CUDA graphs: records the kernels and library calls of one run on a device, and launches all of them again by one
+call.
 
-``Recorder`` is what ``replay`` asks of a device; tests have one for the CPU. Memory that is allocated while a run is
-recorded comes from a pool of the recording's own and stays its own.
+``Recorder`` is the interface by which ``replay`` uses a device; tests have an implementation for the CPU. Memory that
+is allocated while a run is recorded comes from a pool that belongs to the recording, and stays allocated.
 
-Invariant: after a recording, and after one that has failed, the caller's stream, the allocator and the generator of
-random numbers are as before.
+Invariant: after a recording, including one that has failed, the caller's stream, the allocator and the random number
+generator are in the state that they had before.
 """
 from __future__ import annotations
 
@@ -19,17 +20,17 @@ Results = tuple[Any, ...]
 
 
 class Recorder(Protocol):
-    """A device that records."""
+    """A device that can record runs."""
 
     def stream(self) -> int | None:
-        """What orders the work of the calling thread; None while the caller itself records a graph."""
+        """An identity of the stream that the calling thread uses; None while the caller itself records a graph."""
 
     def record(self, run: Callable[[], Results]) -> tuple[Callable[[], None], Results]:
-        """Calls ``run`` once, without computing anything.
+        """Records one call of ``run``, which computes nothing meanwhile.
 
         Returns:
-            a function that computes it in the caller's stream, again and again, and what ``run`` has returned: tensors
-            whose memory each of these replays writes.
+            a function that replays the run in the caller's stream, any number of times; and the result of ``run``, with
+            tensors whose memory each replay writes.
 
         Raises:
             whatever ``run`` raises; RuntimeError: the device can't record it.
@@ -37,10 +38,10 @@ class Recorder(Protocol):
 
 
 class CudaRecorder:
-    """A GPU.
+    """A GPU that records CUDA graphs.
 
     Args:
-        device: its index.
+        device: index of the GPU.
     """
 
     def __init__(self, device: int) -> None:
@@ -60,7 +61,8 @@ class CudaRecorder:
             self._side.wait_stream(caller)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.stream(self._side):
-                # What other threads do meanwhile (copies of a data loader's) is no part of it, and may go on.
+                # Thread-local: what other threads do meanwhile (a data loader's copies) is not recorded, and not an
+                # error.
                 graph.capture_begin(capture_error_mode="thread_local")
                 try:
                     results = run()
@@ -76,11 +78,11 @@ class CudaRecorder:
         return graph.replay, results
 
     def _give_up(self, graph: Any) -> None:
-        """Ends a recording that something has made invalid: torch ends it half way then, so that the allocator goes on
-        to see it under way, and the generator refuses to draw."""
-        with contextlib.suppress(RuntimeError):  # says again what made it invalid
+        """Ends a recording that has become invalid. torch then ends it only in part: the allocator would go on as if it
+        were under way, and the generator would refuse to draw."""
+        with contextlib.suppress(RuntimeError):  # the error that made it invalid, once more
             graph.capture_end()
-        with contextlib.suppress(RuntimeError):  # has ended
+        with contextlib.suppress(RuntimeError):  # it has ended already
             torch._C._cuda_endAllocateToPool(self._device, graph.pool())
         generator = torch.cuda.default_generators[self._device]
         generator.graphsafe_set_state(generator.clone_state())
@@ -88,7 +90,7 @@ class CudaRecorder:
 
 @contextlib.contextmanager
 def _without_collections() -> Iterator[None]:
-    """Without the garbage collector, which may free what is no part of a recording while it is under way."""
+    """Turns off the garbage collector, which might free unrelated memory in the middle of a recording."""
     was = gc.isenabled()
     gc.disable()
     try:

@@ -1,11 +1,11 @@
-"""The generator of a GPU as kernels of ours draw from it: what a call of eager's would use of it, and whether this
-torch draws as we do.
+"""The random number generator of a GPU as our kernels use it: takes the numbers that eager's call would take, and
+checks that this torch draws as our kernels do.
 
-``lowering.random`` says what is computed from it. Eager's kernels run so many threads as the device holds, each with a
-stream of its own, so that what is drawn depends on the device; a torch that maps elements to threads in another way is
-found out by comparing once, and then draws itself.
+``lowering.random`` describes the computation. Eager's kernels run as many threads as the device holds, each with its
+own stream of numbers, so the numbers depend on the device. A torch that maps elements to threads in another way is
+detected by comparing once; it then draws itself.
 
-Invariant: after ``reserve`` the generator is where eager's call would leave it.
+Invariant: after ``reserve``, the generator is in the state in which eager's call would leave it.
 """
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ import torch
 
 from dynamo_lite.backends.inductor.ir.ops import philox
 
-_BLOCK = 256  # threads of a block of eager's kernels
-_AT_ONCE = 4  # numbers that a thread draws at once
-_VECTOR = 16  # bytes that a thread of eager's dropout loads at once
+_BLOCK = 256  # threads per block of eager's kernels
+_AT_ONCE = 4  # numbers that a thread draws at a time
+_VECTOR = 16  # bytes that a thread of eager's dropout loads at a time
 
 
 def reserve(count: int, device: torch.device) -> torch.Tensor:
-    """Takes the random numbers of a call of eager's from the device's generator.
+    """Takes the random numbers of one of eager's calls from the device's generator.
 
     Args:
-        count: of how many elements.
+        count: number of elements of the call.
 
     Returns:
-        on the host: the seed, the first counter of each thread's stream, and how many threads there are.
+        a tensor on the host: the seed, the first counter of each thread's stream, and the number of threads.
     """
     generator = generator_of(device)
     seed, offset = generator.initial_seed(), generator.get_offset()
@@ -46,13 +46,13 @@ def generator_of(device: torch.device) -> torch.Generator:
 
 @functools.cache
 def threads_of(device: torch.device) -> int:
-    """How many threads of eager's kernels a device holds."""
+    """Number of threads of eager's kernels that a device holds."""
     found = torch.cuda.get_device_properties(device)
     return int(found.multi_processor_count * (found.max_threads_per_multi_processor // _BLOCK) * _BLOCK)
 
 
 def vector_of(count: int, itemsize: int) -> int:
-    """How many elements a thread of eager's dropout loads at once from memory that begins at a multiple of 16."""
+    """Number of elements that a thread of eager's dropout loads at a time from memory aligned to 16 bytes."""
     vector = _VECTOR // itemsize
     while count % vector:
         vector //= 2
@@ -61,8 +61,8 @@ def vector_of(count: int, itemsize: int) -> int:
 
 @functools.cache
 def draws_as_kernels_do(device: torch.device) -> bool:
-    """Whether this torch draws on a device what kernels of ours compute, for a sample of elements and sizes: fewer
-    than a block, more than one turn of all threads, of each width of dropout's loads."""
+    """Whether this torch draws on a device the numbers that our kernels compute. Tested on samples of the elements of
+    several sizes: less than a block, and more than one round of all threads, for each width of dropout's loads."""
     most = threads_of(device)
     generator = generator_of(device)
     before = generator.get_state()
@@ -75,7 +75,7 @@ def draws_as_kernels_do(device: torch.device) -> bool:
 
 
 def _same(device: torch.device, count: int, dtype: torch.dtype) -> bool:
-    """Whether eager's uniform numbers and dropout of so many elements are what is computed here."""
+    """Whether eager's uniform numbers and dropout of ``count`` elements are those that are computed here."""
     places = torch.arange(0, count, max(count // 4096, 1))
     state = _peeked(device, count)
     drawn = torch.rand(count, device=device)[places.to(device)].cpu()
@@ -89,7 +89,7 @@ def _same(device: torch.device, count: int, dtype: torch.dtype) -> bool:
 
 
 def _peeked(device: torch.device, count: int) -> torch.Tensor:
-    """What ``reserve`` would give; the generator stays where it is."""
+    """The result of ``reserve``, without advancing the generator."""
     generator = generator_of(device)
     offset = generator.get_offset()
     state = reserve(count, device)
@@ -98,17 +98,19 @@ def _peeked(device: torch.device, count: int) -> torch.Tensor:
 
 
 def _is_after(device: torch.device, state: torch.Tensor, count: int) -> bool:
-    """Whether the generator is where ``reserve`` would have left it."""
+    """Whether the generator is in the state in which ``reserve`` would have left it."""
     threads = int(state[2])
     after = (int(state[1]) + (count - 1) // (threads * _AT_ONCE) + 1) * _AT_ONCE
     return bool(generator_of(device).get_offset() == after)
 
 
 def numbers_at(places: torch.Tensor, state: torch.Tensor, vector: int) -> Any:
-    """Numbers in (0, 1] of elements by their places in memory, from what ``reserve`` gave.
+    """The numbers in (0, 1] of elements at given places in memory.
 
     Args:
-        vector: how many elements a thread loads at once.
+        places: indices of the elements.
+        state: the result of ``reserve``.
+        vector: number of elements that a thread loads at a time.
     """
     seed, first, threads = state
     group, within = places // vector, places % vector

@@ -1,16 +1,16 @@
-"""Calls of a compiled graph by recordings: ``mode="reduce-overhead"`` on a GPU.
+"""Runs calls of a compiled graph by recordings: ``mode="reduce-overhead"`` on a GPU.
 
 A call costs the time of its launches: microseconds each, hundreds of times. A recording (``device_graphs``) is one
-launch. There is one for each way in which the graph is called: a stream, sizes, and addresses of what is read where it
-is (``ReplayPlan.fixed``), so that weights which are updated in place are seen and others are never read. The first such
-call runs as without recordings, which loads kernels and libraries; the second records.
+launch. There is one for each way in which the graph is called: a stream, sizes, and the addresses of inputs that are
+read where they are (``ReplayPlan.fixed``), so that weights updated in place are seen and other weights are never read.
+The first such call runs without a recording, which loads kernels and libraries; the second records.
 
-A recording has memory of its own for what it computes, and every replay writes it anew. Results that are small are
-copied. The others are looks at that memory, and while the program, or autograd, holds one of them the recording is not
-replayed: another one is made, and beyond ``PER_CALL`` of them calls run without.
+A recording has memory of its own for what it computes, and every replay overwrites it. Small results are copied. Others
+are views of that memory, and while the program, or autograd, holds one of them the recording is not replayed: another
+one is made, and if ``PER_CALL`` of them are in use, calls run without.
 
-Invariant: results hold what eager's would for as long as anybody holds them, unless another stream than the call's
-reads them after the last reference to them is gone.
+Invariant: results have eager's values for as long as anybody holds them, unless a stream other than the call's reads
+them after the last reference to them is gone.
 """
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ from dynamo_lite.runtime.storage_extent import storage_extent
 
 Call = Callable[..., tuple[Any, ...]]
 PER_CALL = 4
-"""Recordings of one way to call: a loop that holds the last result while it computes the next takes two, and so does
-a backward pass for each of its forward pass's."""
+"""Recordings per way of calling: a loop that holds the last result while it computes the next needs two, and so does a
+backward pass, one for each of its forward pass's."""
 SMALL = 1 << 20
-"""Bytes of a result that are copied in no more time than launching the copy takes: some microseconds at 3 TB/s."""
-_ALIGNED = 16  # bytes, what kernels are built for (``codegen.triton.launch``)
-_SEEN = 256  # ways to call that are remembered until they come again
+"""Results of up to this many bytes are copied, which takes no longer than launching the copy: microseconds at 3
+TB/s."""
+_ALIGNED = 16  # bytes; the alignment that kernels are specialized for (``codegen.triton.launch``)
+_SEEN = 256  # number of ways of calling that are remembered until they occur again
 
 
 def replayed(call: Call, plan: ReplayPlan, recorder: Recorder) -> Call:
-    """The function of a compiled graph whose calls are recorded and replayed.
+    """The function of a compiled graph, with its calls recorded and replayed.
 
     Args:
         call: the function.
-        plan: of its program; without refusal.
-        recorder: of the device.
+        plan: the program's plan, which has no refusal.
+        recorder: the device's recorder.
     """
     replays = _Replays(call, plan, recorder)
 
@@ -55,7 +56,7 @@ def replayed(call: Call, plan: ReplayPlan, recorder: Recorder) -> Call:
 
 
 def report_refusal(refusal: str) -> None:
-    """Says, once for each reason, that a graph's calls are not recorded."""
+    """Logs, once for each reason, that a graph's calls are not recorded."""
     metrics.count_fallback(f"no CUDA graph: {refusal}")
     if log.first_time("fallbacks", ("no CUDA graph", refusal)):
         log.artifact("fallbacks").info("calls of a graph are not recorded as a CUDA graph: %s", refusal)
@@ -68,7 +69,7 @@ class _Replays:
         self._seen: collections.OrderedDict[Any, bytes] = collections.OrderedDict()
         self._count = 0
         self._gave_up = False
-        # One thread at a time copies to a recording's memory and launches it; others need not wait for that.
+        # Only one thread at a time may fill a recording's memory and launch it; others run without instead of waiting.
         self._busy = threading.Lock()
 
     def run(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -92,10 +93,11 @@ class _Replays:
                 *[(values[at].shape, values[at].stride()) for at in plan.layouts])
 
     def _recording(self, key: Any, values: Sequence[Any]) -> _Recording | None:
-        """The recording for a call, made now if it is the second of its kind; None: it runs without."""
+        """The recording for a call, which is made if this is the second call of its kind; None: the call runs
+        without."""
         known = self._recordings.get(key)
         if known is None:
-            # Kernels for these alignments are loaded then: loading one can't be recorded.
+            # A first call loads the kernels for these alignments, since loading one can't be recorded.
             aligned = bytes(values[at].data_ptr() % _ALIGNED for at in self._plan.copied)
             if self._seen.pop(key, None) != aligned:
                 self._seen[key] = aligned
@@ -131,19 +133,19 @@ class _Replays:
 
 
 class _NotRecorded(Exception):
-    """Why a call can't be recorded, in words."""
+    """Says why a call can't be recorded, in words."""
 
 
 _places: set[int] = set()
-"""Addresses of large results of recordings. They come again, so that recordings which read them do so where they are.
-"""
+"""Addresses of large results of recordings. The same addresses occur again, so recordings that take these results as
+inputs read them where they are."""
 
 
 class _Recording:
     """One recorded call.
 
     Args:
-        call, plan, recorder: of the graph.
+        call, plan, recorder: those of the graph.
         values: the inputs of the call.
     """
 
@@ -153,7 +155,7 @@ class _Recording:
         self._near_pointers = _runtime.data_pointers(values, self._near)
         copied = [at for at in plan.copied if at not in self._near]
         inputs = list(values)
-        # Each input that is copied, and along which of its dimensions all elements are one.
+        # The inputs that are copied, and the dimensions of each along which all elements share memory.
         self._sources = [(at, _repeated(values[at])) for at in copied]
         self._targets: list[torch.Tensor] = []
         for at, repeated in self._sources:
@@ -174,11 +176,11 @@ class _Recording:
             _places.difference_update(memory.addresses)
 
     def serves(self, values: Sequence[Any]) -> bool:
-        """Whether it computes a call with these inputs, and nobody holds results of the last one."""
+        """Whether it can compute a call with these inputs, and nobody holds results of its last replay."""
         return self._near_pointers == _runtime.data_pointers(values, self._near) and self._memory.is_unused()
 
     def replay(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        """Computes a call; its results."""
+        """Computes a call by replaying; returns its results."""
         if self._targets:
             with torch.no_grad():
                 torch._foreach_copy_(self._targets, [_once(values[at], repeated) for at, repeated in self._sources])
@@ -191,7 +193,7 @@ class _Recording:
 
 # ---------------------------------------------------------------- inputs
 def _room_for(value: torch.Tensor) -> torch.Tensor:
-    """Memory for an input, aligned as it is."""
+    """Memory for a copy of an input, with the same layout and alignment."""
     extra = value.data_ptr() % _ALIGNED // value.dtype.itemsize
     extent = storage_extent(value.shape, value.stride())
     flat = torch.empty(extent + extra, dtype=value.dtype, device=value.device)
@@ -199,8 +201,8 @@ def _room_for(value: torch.Tensor) -> torch.Tensor:
 
 
 def _repeated(value: torch.Tensor) -> tuple[int, ...]:
-    """The dimensions along which all elements are one. Elements that share memory otherwise are copied each, to the
-    same place."""
+    """The dimensions of stride 0, along which all elements share memory. Elements that share memory in other ways are
+    copied several times, to the same place."""
     return tuple(dim for dim, n in enumerate(value.shape) if n > 1 and value.stride(dim) == 0)
 
 
@@ -212,10 +214,10 @@ def _once(value: torch.Tensor, repeated: tuple[int, ...]) -> torch.Tensor:
 
 # ---------------------------------------------------------------- results
 class _Memory:
-    """The memory that a recording's results look at.
+    """The memory that a recording's results are views of.
 
     Attributes:
-        addresses: of large results in it.
+        addresses: addresses of large results in it.
     """
 
     def __init__(self) -> None:
@@ -223,29 +225,30 @@ class _Memory:
         self.addresses: set[int] = set()
 
     def keep(self, result: torch.Tensor) -> torch.Tensor:
-        """The result as a tensor that is no view of another."""
+        """Registers a result; returns it as a tensor that is not a view of another for autograd."""
         kept, storage = result.data, result.untyped_storage()
         self._storages.setdefault(storage._cdata, (storage, []))[1].append(kept)
         self.addresses.add(kept.data_ptr())
         return kept
 
     def is_unused(self) -> bool:
-        """Whether nobody else holds a tensor in it."""
-        # Beside the tensors, the storage's own object counts.
+        """Whether nobody else holds a tensor in this memory."""
+        # One more reference than there are tensors: the storage object that is kept here.
         return all(torch._C._storage_Use_Count(cdata) <= len(tensors) + 1
                    for cdata, (_, tensors) in self._storages.items())
 
 
-# A result after a replay, made of the call's inputs, and of the tensors that several results of the call are views of.
+# Makes a result after a replay, from the call's inputs and the tensors that several results of the call are views of.
 Maker = Callable[[Sequence[Any], dict[int, torch.Tensor]], Any]
 
 
 def _makers(results: Sequence[Any], inputs: Sequence[Any], tensors: Sequence[int], memory: _Memory) -> list[Maker]:
-    """How each result is made after a replay.
+    """The functions that make each result after a replay.
 
     Args:
-        results: what the recorded call has given.
-        inputs: what it was given; ``tensors`` are indices of tensors.
+        results: the results of the recorded call.
+        inputs: its inputs.
+        tensors: indices of the inputs that are tensors.
     """
     given = {inputs[at].untyped_storage()._cdata: at for at in tensors}
     places = [r.untyped_storage()._cdata if isinstance(r, torch.Tensor) else None for r in results]
@@ -277,7 +280,7 @@ def _makers(results: Sequence[Any], inputs: Sequence[Any], tensors: Sequence[int
 
 
 def _whole(result: torch.Tensor) -> torch.Tensor:
-    """All of a result's memory."""
+    """A flat tensor of a result's whole memory."""
     return result.as_strided((result.untyped_storage().nbytes() // result.dtype.itemsize,), (1,), 0)
 
 

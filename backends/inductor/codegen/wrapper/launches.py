@@ -1,10 +1,10 @@
-"""Lines of the wrapper that launch kernels which are called from Python, one call for each.
+"""Writes the lines of the wrapper that launch kernels from Python, one call per kernel.
 
-On a GPU the device of a run of kernels is made current around them, and they go to its current stream, as the library's
-kernels do. ``on_device`` gives the names for that; they are no part of a wrapper's namespace, since only a torch built
-for GPUs has them.
+On a GPU, the device of a run of kernels is made current around them, and they are launched in its current stream, like
+the library's kernels. ``on_device`` has the functions for that; they are not in a wrapper's namespace, because only a
+torch built for GPUs has them.
 
-Invariant: the caller's current device is what it was, whatever is raised.
+Invariant: the caller's current device is restored, whatever is raised.
 """
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Bind = Callable[[str, Any], str]
 def launch_lines(
     program: Program, calls: Sequence[tuple[KernelCall, list[str]]], bind: Bind, fresh: Callable[[str], str]
 ) -> list[str]:
-    """The lines.
+    """The lines that launch kernels.
 
     Args:
-        calls: each with its arguments as text.
-        bind: puts a value in the wrapper's namespace, and says under which name.
-        fresh: a variable of that name, or like it, that no other has taken.
+        calls: the kernels, each with its arguments as text.
+        bind: puts a value into the wrapper's namespace and returns its name there.
+        fresh: returns a new variable of the given name or a similar one.
     """
     lines: list[str] = []
     for device, some in itertools.groupby(calls, lambda pair: device_of(program, pair[0])):
@@ -54,7 +54,7 @@ def launch_lines(
 
 
 def device_of(program: Program, call: KernelCall) -> torch.device:
-    """Where a kernel's tensors are. What it reads may be on the host."""
+    """The device of the tensors that a kernel writes. Tensors that it reads may be on the host."""
     return program.buffers[(call.outputs or call.args)[0]].device
 
 
@@ -70,7 +70,7 @@ def gpus_of(program: Program) -> tuple[int, ...]:
 
 
 def on_device() -> Mapping[str, Any]:
-    """What the lines call beside kernels."""
+    """The functions that the lines call besides kernels."""
     runtime = torch._C
     return {"exchange_device": runtime._cuda_exchangeDevice, "restore_device": runtime._cuda_maybeExchangeDevice,
             "current_stream": runtime._cuda_getCurrentRawStream}

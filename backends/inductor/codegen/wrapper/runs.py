@@ -1,11 +1,11 @@
-"""Kernel runs: which consecutive kernels are launched by one call.
+"""Kernel runs: decides which consecutive kernels are launched by one call.
 
-A run makes all its memory at its beginning, and what dies in it is let go of at its end. One call for many kernels
-costs the least time, and several the least memory: a gradient as large as the activations before it need not lie
-beside them.
+A run allocates all its memory at its beginning, and frees at its end what is dead by then. One call for many kernels
+takes the least time, several calls take the least memory: a gradient as large as the activations before it need not be
+in memory together with them.
 
-Invariant: a run ends only where the memory of the whole program would otherwise be at its peak, and higher by more
-than ``TOLERANCE`` than with a run for each kernel.
+Invariant: a run ends early only where the program's memory would otherwise be at its peak, and higher by more than
+``TOLERANCE`` than with a run for each kernel.
 """
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from dynamo_lite.backends.inductor.codegen.wrapper.arena import storage_bytes
 from dynamo_lite.backends.inductor.program import BufferSpec, KernelCall, Program, View
 
 TOLERANCE = 128 * 1024
-"""Bytes: a stop costs about a microsecond, and less memory than this lies in a cache."""
+"""Bytes of memory that are not worth ending a run for, which costs about a microsecond: so little is in a cache
+anyway."""
 
 
 def runs(program: Program, owner: Mapping[str, str], ends: Mapping[str, int], free: Set[str]) -> list[int]:
-    """For each step the first step of its run; a step that is no kernel and no view is a run of its own.
+    """For each step, the first step of its run; a step that is neither a kernel nor a view is a run of its own.
 
     Args:
-        owner: for each name the one whose memory it shares (``lifetimes.owners``).
-        ends: for each owner the last step that looks at its memory.
-        free: owners that may be let go of after that.
+        owner: for each name, the name whose memory it shares (``lifetimes.owners``).
+        ends: for each owner, the last step that reads its memory.
+        free: owners that may be freed after that.
     """
     run_of = _longest(program)
     lives = _Lives.of(program, owner, ends, free)
@@ -43,7 +44,7 @@ def runs(program: Program, owner: Mapping[str, str], ends: Mapping[str, int], fr
 
 
 def _end(lives: _Lives, run_of: list[int], start: int, limit: int) -> int:
-    """Where the longest run from ``start`` on ends that keeps the limit."""
+    """The end of the longest run from ``start`` on that stays within the limit."""
     end, here = start, lives.alive[start]
     dying: dict[int, int] = {}
     while end < len(run_of) and run_of[end] == start:
@@ -52,7 +53,7 @@ def _end(lives: _Lives, run_of: list[int], start: int, limit: int) -> int:
             dying[last] = dying.get(last, 0) + size
         if here > limit:
             break
-        # As if all that the run makes were used up in it: no longer run needs less.
+        # Assumes that the run uses up all that it makes, which is a lower bound for every longer run.
         here -= dying.get(end, 0)
         end += 1
     while end > start + 1 and lives.peak(start, end) > limit:
@@ -69,11 +70,11 @@ def _longest(program: Program) -> list[int]:
 
 
 class _Lives:
-    """From which step to which each piece of memory that the program makes or may let go of is needed.
+    """The live ranges of the blocks of memory that the program makes or may free.
 
     Attributes:
-        alive: bytes that are needed from before each step until after it, or longer.
-        made: for each step, (bytes, last step that looks at it) of what it makes.
+        alive: bytes that are live from before each step until after it, or longer.
+        made: for each step, (bytes, last step that reads it) of each block that it makes.
     """
 
     def __init__(self, steps: int) -> None:
@@ -83,7 +84,7 @@ class _Lives:
     @classmethod
     def of(cls, program: Program, owner: Mapping[str, str], ends: Mapping[str, int],
            free: Set[str]) -> _Lives | None:
-        """None if some size is not known."""
+        """The live ranges of a program; None if some size is not known."""
         steps = len(program.steps)
         lives = cls(steps)
         born = {name: -1 for name in program.inputs if name in free}
@@ -101,7 +102,7 @@ class _Lives:
             if size is None:
                 return None
             last = ends[name] if name in free else steps
-            # What a kernel's output takes over is not needed beside it.
+            # A donor of a kernel's output is not live beside that output.
             last -= name in in_place and last > first
             if last > first:
                 lives.alive[first + 1] += size
@@ -118,7 +119,8 @@ class _Lives:
         return max(self.peak(at, at + 1) for at in range(len(self.made)))
 
     def peak(self, start: int, end: int) -> int:
-        """With steps ``start`` to ``end`` as one run: what is there before, what it leaves, the most of the rest."""
+        """Bytes at the peak if steps ``start`` to ``end`` are one run: those live before it, those it leaves, and the
+        most of the others."""
         kept, here, most = self.alive[start], 0, 0
         dying: dict[int, int] = {}
         for at in range(start, end):
