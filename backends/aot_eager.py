@@ -156,6 +156,7 @@ class _Run:
             return self._interpret(dict(zip(self._aten.placeholders, inputs)), sizes)
 
     def _interpret(self, values: dict[Node, Any], sizes: tuple[int, ...]) -> tuple[Any, ...]:
+        """Runs the nodes in order and frees each value after its last use; returns the graph's values."""
         for node in self._aten.graph.nodes:
             if node.op == "get_attr":
                 values[node] = self._aten.constants[node.target]

@@ -1,8 +1,8 @@
-"""Backends by name.
+"""The registry of backends by name.
 
-A backend is any callable ``(gm: torch.fx.GraphModule, example_inputs: list) -> callable``; what it returns is called
-with the graph's inputs as positional arguments and returns the graph's outputs as a tuple or list. A backend that has
-a parameter ``options`` also gets the ``options`` dict given to ``compile``.
+A backend is any callable ``(gm: torch.fx.GraphModule, example_inputs: list) -> callable``. The callable that it returns
+gets the graph's inputs as positional arguments and returns the graph's outputs as a tuple or list. A backend that has a
+parameter ``options`` also gets the ``options`` dict given to ``compile``.
 
 Invariant: a name stands for one callable, or for the place to import it from until it is first looked up.
 """
@@ -54,7 +54,7 @@ def register_backend(fn: Any = None, *, name: str | None = None) -> Any:
     """Make a backend known by name, as a decorator (``@register_backend``, ``@register_backend(name="mine")``) or a
     call.
 
-    Registering a name again replaces what it stood for.
+    Registering a name again replaces the earlier backend.
 
     Args:
         fn: the backend; or its name, when used as ``@register_backend("mine")``.

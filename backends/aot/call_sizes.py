@@ -93,6 +93,7 @@ class CallSizes:
         return FloatFormula(node.function, tuple(args))
 
     def _formula(self, node: IntNode) -> int | SizeFormula:
+        """The formula of a symbolic integer; an integer if the expression is constant."""
         expr = node.expr
         if isinstance(expr, int):
             return expr
@@ -110,8 +111,7 @@ class CallSizes:
 
 
 def sizes_of(inputs: Sequence[Any]) -> CallSizes:
-    """The numbers that have to be read from a graph's inputs (fake tensors and numbers) to compute all of its
-    symbols."""
+    """The numbers to read from a graph's inputs (fake tensors and numbers) in order to compute all of its symbols."""
     places: list[SizePlace] = []
     symbols: dict[str, str] = {}
     for place in _places(inputs):

@@ -60,6 +60,8 @@ def linear_cross_entropy(
 
 
 class _Loss(torch.autograd.Function):
+    """The loss for autograd: the gradients are computed in the forward pass, and scaled in the backward pass."""
+
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *rest: Any) -> torch.Tensor:
         loss, *made = operator()(x, weight, bias, *rest, *ctx.needs_input_grad[:3])
@@ -105,6 +107,7 @@ def _compute(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, target: torch.Tensor, ignore_index: int,
     label_smoothing: float, mean: bool, *asked: bool,
 ) -> tuple[torch.Tensor, ...]:
+    """The kernel of the operator on all devices; see ``operator`` for its results."""
     (rows, inputs), outputs = x.shape, weight.shape[0]
     kept = target != ignore_index
     if x.device.type == "cpu":
@@ -174,6 +177,7 @@ class _Parts:
         return total
 
     def _add(self, rows: slice, x: torch.Tensor, gradient: torch.Tensor, kept: torch.Tensor) -> None:
+        """Adds the gradients of one part of the rows to the sums, from the gradient of the part's logits."""
         kept = kept.to(x.dtype)
         if self._for_x is not None:
             into = torch.mm(gradient, self._weight, out=self._for_x[rows])

@@ -148,6 +148,7 @@ class DoubleBackward:
     def _differentiated(
         self, inputs: list[Any], grads: Sequence[torch.Tensor | None], wanted: Sequence[int], sizes: Sequence[int] = ()
     ) -> tuple[Any, ...] | None:
+        """Runs the captured graph on the inputs and differentiates it; None if a needed value can't be found."""
         further = torch.is_grad_enabled()
         with torch.enable_grad():
             # Aliases, because one input may have been computed from another: the gradients wanted are partial ones.
@@ -201,6 +202,7 @@ class DoubleBackward:
         return None
 
     def _inputs(self, kept: KeptInputs, saved: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[Any] | None:
+        """The inputs of the second run; None if one that the gradients depend on has been written to since."""
         inputs: list[Any] = [None] * self._count
         for i, at in self._saved:
             inputs[i] = saved[at]
@@ -254,6 +256,7 @@ def _is_idle(node: Node) -> bool:
 
 
 def _only_updates(user: Node, node: Node) -> bool:
+    """Whether a call reads the node only in order to update it, as batch norm does with its running statistics."""
     if user.op == "output":
         return True
     statistics = _STATISTICS.get(user.target)

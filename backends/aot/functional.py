@@ -64,7 +64,7 @@ class ViewStep:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Tracked:
-    """A tensor of the traced program. ``fake`` has its metadata in eager."""
+    """A tensor of the traced program. ``fake`` has the metadata that it has in eager."""
 
     fake: torch.Tensor
     node: Node
@@ -204,7 +204,7 @@ class Memory:
 
 
 def offset_in(t: Tracked, base: Tracked) -> Any:
-    """Elements between the first element of ``base`` and that of ``t``."""
+    """Number of elements from the first element of ``base`` to that of ``t``."""
     return t.fake.storage_offset() - base.fake.storage_offset()
 
 

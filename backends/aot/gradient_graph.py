@@ -22,8 +22,8 @@ from dynamo_lite.backends.aot.gradients import twin
 from dynamo_lite.backends.aot.record import fake_mode_of
 
 Differentiate = Callable[[list[Any], Sequence[Any], Sequence[int]], "tuple[Any, ...] | None"]
-"""Computes, from a captured graph's inputs, the gradients of its values and indices of inputs, these inputs' gradients.
-"""
+"""A function that takes a captured graph's inputs, the incoming gradients of its values, and the indices of some
+inputs, and returns the gradients of these inputs."""
 
 
 class _Gradients:

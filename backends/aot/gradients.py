@@ -18,7 +18,7 @@ def needs_gradients(gm: GraphModule, example_inputs: list[Any]) -> bool:
     """Whether running ``gm`` in eager would extend the autograd graph.
 
     That needs grad mode, on at entry or switched on inside, and a tensor that requires grad. If the front end left the
-    metadata of every call (``meta["example_value"]``), they give the exact answer, except for calls without a result,
+    metadata of every call (``meta["example_value"]``), it gives the exact answer, except for calls without a result,
     which may write: these count if any operand requires grad at the graph's end. Otherwise any input that requires grad
     counts. A graph that calls ``torch.autograd.grad`` always extends the autograd graph, at least while it runs.
     """

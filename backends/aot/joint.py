@@ -172,6 +172,7 @@ def _as_at_entry(gm: GraphModule, example_inputs: list[Any]) -> tuple[list[Any],
 
 
 def _refuse_hidden_autograd(inputs: list[Any], edges: _Edges, results: tuple[Any, ...]) -> None:
+    """Refuses graphs that make leaves of inputs or results, or accumulate gradients."""
     for value, edge in zip(inputs, edges):
         if isinstance(value, torch.Tensor):
             if value.requires_grad and value.is_leaf and edge is None:
@@ -185,8 +186,8 @@ def _refuse_hidden_autograd(inputs: list[Any], edges: _Edges, results: tuple[Any
 
 
 def _refuse_views_of_leaves(inputs: list[Any], results: tuple[Any, ...], memory: Memory) -> None:
-    """For a graph that makes leaves. A result that is a leaf's view has to be a view for autograd, which refuses writes
-    to it; so such a graph is refused."""
+    """Refuses graphs that return a view of a leaf that they make: autograd refuses writes to such a view, so it would
+    have to know the result as one."""
     known = {id(value) for value in inputs}
     leaves = memory.storages_of(lambda fake: id(fake) not in known and fake.requires_grad and fake.is_leaf)
     for value in results:
@@ -320,6 +321,7 @@ def _backward_part(
     joint: JointGraph, recorder: Recorder, edges: _Edges, bases: list[torch.Tensor | None],
     given: tuple[bool, ...] | None,
 ) -> None:
+    """Runs autograd's engine under the recorder; adds the tangents, the gradients and their recipes to the graph."""
     memory, graph = recorder.memory, recorder.graph
     wanted = [i for i, edge in enumerate(edges) if edge is not None]
     joint.requiring = tuple(wanted)

@@ -25,9 +25,7 @@ from dynamo_lite.backends.aot.chunked_loss import linear_cross_entropy, rows_at_
 from dynamo_lite.symbols.nodes import hint_of
 
 LARGE = 32 << 20
-"""Smaller logits, in bytes, are left whole: they are little beside a program's activations, and caches hold most of
-them.
-"""
+"""Logits of fewer bytes are left whole: activations take much more memory, and caches hold most of the logits."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -76,6 +74,7 @@ def with_chunked_losses(gm: GraphModule) -> GraphModule:
 
 
 def _write(graph: Graph, match: _Match, env: dict[Node, Node]) -> Node:
+    """Writes the chunked loss to the new graph, with the nodes between layer and loss applied to the layer's input."""
     x, weight, bias = _linear_arguments(match.linear)
     outputs, inputs = weight.meta["example_value"].shape
     rows = env[x]

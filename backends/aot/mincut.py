@@ -1,8 +1,8 @@
 """The minimum cut of a directed graph with capacities (Dinic's algorithm).
 
-Written here because the graphs are small, and importing a graph library takes longer than all cuts of a model.
+Implemented here because the graphs are small, and importing a graph library takes longer than all cuts of a model.
 
-Invariant: no other cut has less capacity.
+Invariant: no other cut has a smaller capacity.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INFINITE = float("inf")
 
 
 class FlowNetwork:
-    """Vertices are small integers, made by ``vertex``."""
+    """A directed graph with capacities; its vertices are small integers, which ``vertex`` returns."""
 
     def __init__(self) -> None:
         self._edges: list[list[int]] = []
@@ -51,6 +51,7 @@ class FlowNetwork:
                     self._left[e ^ 1] += flow
 
     def _levels(self, source: int) -> list[int]:
+        """The distance of each vertex from the source in the residual graph; -1 if it is not reachable."""
         levels = [-1] * len(self._edges)
         levels[source] = 0
         queue = collections.deque([source])
@@ -64,6 +65,8 @@ class FlowNetwork:
         return levels
 
     def _path(self, source: int, sink: int, levels: list[int], progress: list[int]) -> list[int] | None:
+        """An augmenting path, as edges between successive levels; None if there is none. ``progress``: for each vertex,
+        the number of its edges that are known to lead nowhere."""
         path: list[int] = []
         v = source
         while v != sink:

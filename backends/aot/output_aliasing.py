@@ -80,6 +80,7 @@ class Values:
 
 
 def recipe(result: Any, memory: Memory, inputs: list[Tracked | None], values: Values) -> OutputRecipe:
+    """The recipe that makes one result from values and inputs; adds a value to ``values`` if necessary."""
     if not isinstance(result, torch.Tensor):
         return LiteralOutput(result)
     tracked = memory.find(result)
@@ -98,7 +99,7 @@ def recipe(result: Any, memory: Memory, inputs: list[Tracked | None], values: Va
         return base
     fake, origin = tracked.fake, root.fake
     plain = fake.dtype == origin.dtype and fake.is_conj() == origin.is_conj() and fake.is_neg() == origin.is_neg()
-    # Elements of a view that overlap in memory would share the gradient of ``as_strided``.
+    # If elements of the base overlap in memory, the gradient of ``as_strided`` would be shared out among them.
     plain = plain and not (origin.requires_grad and torch._debug_has_internal_overlap(origin) != 0)
     steps = chain_to_root(tracked)
     chain = None if plain else tuple((s.target, s.args, s.kwargs, s.item) for s in steps)
@@ -115,6 +116,7 @@ def _detached(steps: list[ViewStep]) -> str:
 def write_back(
     graph: Graph, memory: Memory, emit: Emit, inputs: list[Tracked | None], mutated: list[int]
 ) -> None:
+    """Adds a ``copy_`` to the graph for each mutated input."""
     pairs: list[tuple[Node, Node]] = []
     for i in mutated:
         tracked = inputs[i]
@@ -138,8 +140,7 @@ def write_back(
 
 
 def refuse_shared_inputs(inputs: list[Tracked | None], mutated: list[int]) -> None:
-    """Refuses graphs that write to an input whose memory another input shares, as that one would have to change,
-    too."""
+    """Refuses graphs that write to an input whose memory another input shares: that one would have to change, too."""
     if not mutated:
         return
     users: dict[int, int] = {}

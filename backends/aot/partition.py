@@ -46,8 +46,7 @@ _CHEAP = frozenset({
 
 
 def partition(joint: JointGraph) -> tuple[AtenGraph, Saved]:
-    """The forward graph, whose results are the joint graph's values followed by the saved ones; and the saved
-    values."""
+    """The forward graph, which returns the joint graph's values followed by the saved ones; and the saved values."""
     needed = _needed_by_gradients(joint)
     saved = _choose(joint, needed)
     places = {node: i for i, node in enumerate(joint.inputs)}
@@ -155,8 +154,7 @@ def _constants_first(graph: Graph) -> None:
 
 
 def _shifted(recipe: OutputRecipe, by: int) -> OutputRecipe:
-    """A recipe whose indices count tangents, changed so that they count all placeholders, ``by`` of which come
-    first."""
+    """A recipe with indices of tangents, changed to indices of placeholders, ``by`` of which precede the tangents."""
     if isinstance(recipe, InputOutput):
         return InputOutput(recipe.index + by)
     if isinstance(recipe, OutputAlias) and isinstance(recipe.base, InputOutput):

@@ -52,6 +52,7 @@ def may_raise(node: Node) -> bool:
 
 
 def _overflows(node: Node) -> bool:
+    """Whether some number among the arguments does not fit the integer type of the result."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dtype.is_floating_point or value.dtype.is_complex or (
             value.dtype is torch.bool):

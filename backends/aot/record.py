@@ -393,6 +393,7 @@ class Recorder(TorchDispatchMode):
         return root, ViewStep(ops.as_strided, (tuple(size), tuple(stride), offset), {})
 
     def _record_mutation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Records the functional form of a mutating operation, and writes the results to the arguments' memory."""
         if func in _FILLS:
             return self._record_fill(args[0], args[1] if len(args) > 1 else 0)
         if func is aten.copy_.default and not (args[0].is_conj() or args[1].is_conj()):

@@ -81,8 +81,7 @@ def segments_of(gm: GraphModule, example_inputs: list[Any]) -> list[Segment]:
 
 
 def _makes_a_leaf(node: Node, order: list[Node], bounds: list[int]) -> bool:
-    """Whether the call makes a leaf of a tensor that the same segment has computed; other segments see only the
-    leaf."""
+    """Whether the call makes a leaf of a tensor of the same segment, so that other segments see only the leaf."""
     if node.target != "requires_grad_" or node.args[0] not in order:
         return False
     places = sorted((order.index(node.args[0]), order.index(node)))  # type: ignore[arg-type]

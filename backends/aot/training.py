@@ -114,6 +114,7 @@ def _write(tensor: torch.Tensor, value: torch.Tensor, written: Written) -> None:
 
 
 def _view(recipe: OutputAlias, values: tuple[Any, ...], inputs: tuple[Any, ...], detached: bool) -> torch.Tensor:
+    """Makes a result that is a view, in such a way that autograd knows it as a view of the right base."""
     base = (values if isinstance(recipe.base, ValueOutput) else inputs)[recipe.base.index]
     # A result that has no history, but is a view for autograd, was taken with grad mode off.
     with torch.set_grad_enabled(not detached or bool(recipe.detach)):
@@ -196,8 +197,7 @@ def _with_grad_mode(apply: Call) -> Call:
 
 
 class _BackwardCalls:
-    """The compiled backward passes of a graph, by the results that gradients come in for; compiled when first
-    needed."""
+    """The backward passes of a graph, by the results that gradients come in for; compiled when first needed."""
 
     def __init__(self, make: Callable[[tuple[bool, ...]], Call | None]) -> None:
         self._make = make
@@ -224,6 +224,7 @@ def _autograd_function(
     interface: Interface, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call | None],
     checks: Sequence[Callable[[], None]], double_backward: DoubleBackward | None,
 ) -> type[torch.autograd.Function]:
+    """The ``autograd.Function`` of the pair; the arguments are those of ``training_function``."""
     count = len(interface.layouts)
     fixed = [i for i, differentiable in enumerate(interface.differentiable) if not differentiable]
     sources = tuple(zip(saved.inputs, saved.values))

@@ -195,7 +195,7 @@ def _load(wrapper: WrapperSource, library: Path | None, launchers: Mapping[str, 
                 namespace[spec.symbol] = _runtime.entry(
                     handle, spec.symbol, spec.tensors, spec.sizes, spec.layouts, spec.release_gil, spec.kept,
                     spec.faults, spec.label or spec.symbol)
-            except OSError as error:  # the symbol is not in it
+            except OSError as error:  # the library lacks the symbol
                 raise codecache.Unloadable(library, error) from error
         if wrapper.direct:
             return namespace[wrapper.entry_specs[0].symbol]

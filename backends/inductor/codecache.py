@@ -111,7 +111,7 @@ def _by_another_compiler(key: str, error: Exception) -> Path:
     wanted = key.partition("-")[0]
     for place in folders.readable():
         shard = os.path.join(place, key[:2])
-        with contextlib.suppress(OSError):  # nothing has been kept there
+        with contextlib.suppress(OSError):  # nothing has been kept there yet
             for name in sorted(os.listdir(shard)):
                 path = Path(shard, name)
                 if name.startswith(wanted) and name.endswith(".so") and _is_kept(path):
@@ -271,6 +271,7 @@ def load(path: Path, open_library: Callable[[str], T]) -> T:
 
 
 def _from_memory(name: str, body: bytes | memoryview, open_library: Callable[[str], T]) -> T:
+    """Opens a library from a memfd, which needs no executable folder."""
     try:
         handle = os.memfd_create(name[:100], os.MFD_CLOEXEC | _MFD_EXEC)
     except OSError:

@@ -32,6 +32,7 @@ def convolution_backward(
     padding: list[int], dilation: list[int], transposed: bool, output_padding: list[int], groups: int,
     output_mask: list[bool],
 ) -> Any:
+    """Decomposes ``aten.convolution_backward`` where that is faster; otherwise returns ``NotImplemented``."""
     if transposed or groups != 1:
         return NotImplemented
     spatial = input.dim() - 2

@@ -91,6 +91,7 @@ def figure_of(name: str, own: Processor, simd: str, own_cache: int, threads: int
 
 
 def _samples(figure: Figure, source: str, simd: str, own_cache: int) -> list[float]:
+    """Runs the measurement of one figure; an empty list if it can't be run."""
     path = prebuilt.find(source, prebuilt.flags_for(simd))
     if path is None:
         return []

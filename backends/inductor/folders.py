@@ -80,13 +80,14 @@ def passed_over(path: str, error: Exception) -> None:
 
 
 def _for_this_process() -> str | None:
+    """Creates a folder that is deleted at the end of this process; None if no temporary folder can be written to."""
     for base in _bases():
         try:
             made = tempfile.mkdtemp(prefix="dynamo_lite-", dir=base)
             os.chmod(made, 0o700)
             path = private_files.folder(made)
         except (OSError, Untrusted):
-            continue  # the caller says that there is none, or which one it is
+            continue  # reported below, if another one is used, or by the caller, if there is none
         _of_this_process[os.getpid()] = path
         atexit.register(_remove, os.getpid(), path)
         log.artifact("cache").warning("nothing can be kept: compiled kernels go to %s until this process ends", path)

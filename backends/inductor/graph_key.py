@@ -92,6 +92,7 @@ def graph_key(gm: GraphModule, example_inputs: list[Any], options: dict[str, Any
 # ---------------------------------------------------------------- the environment of the graph
 @functools.cache
 def _surroundings() -> str:
+    """The part of the key that is the same for all graphs of a process."""
     here = os.path.dirname(os.path.abspath(__file__))
     roots = os.path.dirname(os.path.abspath(str(config.__file__))), os.path.dirname(here)  # the front end, the backends
     files = [f"{path.removeprefix(root)} {status.st_size} {status.st_mtime_ns}"
@@ -112,6 +113,7 @@ def _files(root: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _state(options: dict[str, Any]) -> str:
+    """The part of the key for options, settings, torch's state, and torch functions in registries."""
     torchs = sorted({*_torchs("a lowering", {target: entry.fn for target, entry in LOWERINGS.items()}),
                      *_torchs("a decomposition", FOR_KERNELS)})
     if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack() or (
@@ -145,6 +147,7 @@ def _torchs(kind: str, table: Mapping[Any, Any]) -> Iterator[tuple[str, str, str
 
 # ---------------------------------------------------------------- the graph
 def _inputs(gm: GraphModule, example_inputs: list[Any]) -> Iterator[str]:
+    """The layouts of the inputs, and which of them share memory."""
     mode = gm.meta.get("fake_mode")
     if mode is not None and mode.known:
         raise NoKey("the values of some inputs are known")
@@ -173,6 +176,7 @@ def _numbers(values: Iterable[Any]) -> tuple[int | str, ...]:
 
 
 def _nodes(gm: GraphModule) -> Iterator[str]:
+    """The nodes of the graph, with the user's lines, which comments in generated code contain."""
     for node in gm.graph.nodes:
         if node.op == "call_function":
             target = _function(node.target)
@@ -204,6 +208,7 @@ def _text(value: Any) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _function(target: Any) -> str:
+    """The name by which a function is found in a module of torch or Python."""
     if isinstance(target, torch._ops.OpOverload):
         if target.namespace not in ("aten", "prims", sized_operators.NAMESPACE):
             raise NoKey(f"{target} is an operator of the user's")

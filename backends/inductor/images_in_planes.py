@@ -107,6 +107,7 @@ class _Rewriting:
             nodes[:] = [self._instead.get(node, node) for node in nodes]
 
     def _rewrite(self, node: Node) -> None:
+        """Replaces a node by the same operation on operands in planes."""
         with self._graph.inserting_before(node):
             args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda a: self._in_planes(a, node))
             fakes, fake_kwargs = torch.fx.node.map_arg((args, kwargs), lambda a: a.meta["val"])
@@ -133,6 +134,7 @@ class _Rewriting:
         return made
 
     def _in_planes(self, a: Node, reader: Node) -> Node:
+        """The operand in planes, copied if it is channels-last; other operands as they are."""
         # Where eager saves an input, the input itself is saved, so that autograd notices if it is written to meanwhile.
         later = a.op == "placeholder" and a in self._joint.forward and reader not in self._joint.forward
         known = self._again if later else self._planes

@@ -1,11 +1,11 @@
-"""Which operators have a lowering, and how a lowering is registered.
+"""The registry of lowerings: functions that turn operators into loops.
 
 A lowering is a function ``(g, *args, **kwargs)``: ``g`` is the ``GraphLowering`` in progress, the rest are the
-operator's arguments by its schema, tensors as ``TensorValue``. It returns a ``TensorValue`` (or a tuple of them), or
-``NotImplemented`` for a case that it leaves to the library. Registration checks that the function's parameters are
-those of the operator's schema, so a lowering can't drift from the operator that it stands for. A parameter that is
-annotated as a whole number, or several (``int``, ``Sequence[int]``, either or ``None``), gets no symbols: calls with
-one go to the library. A lowering that computes with symbols says ``ix.Index``.
+operator's arguments by its schema, with tensors as ``TensorValue``. It returns a ``TensorValue`` (or a tuple of them),
+or ``NotImplemented`` for a case that it leaves to the library. Registration checks that the function's parameters are
+those of the operator's schema, so a lowering can't drift from its operator. If a parameter is annotated as an integer
+or several (``int``, ``Sequence[int]``, or either with ``None``), it gets no symbols: calls with symbols there go to the
+library. A lowering that can compute with symbols annotates the parameter as ``ix.Index``.
 
 Invariant: an operator has one lowering, the one registered last.
 """
@@ -55,8 +55,8 @@ def register_lowering(*targets: Any, view: bool = False, random: bool = False) -
     Args:
         targets: ``OpOverload``s such as ``torch.ops.aten.add.Tensor``; for operators of your own also what
             ``torch.library.custom_op`` returned, or ``torch.ops.mylib.op`` if it has one overload.
-        view: the result is another look at the first argument's elements.
-        random: it draws random numbers in kernels.
+        view: whether the result is a view of the first argument.
+        random: whether it draws random numbers in kernels.
     """
 
     def register(fn: F) -> F:
@@ -79,7 +79,7 @@ def _as_text(annotation: Any) -> str:
 
 
 def overload_of(target: Any) -> Any:
-    """The overload meant by an operator, however it was named."""
+    """The overload that an operator stands for, whichever object names it."""
     if isinstance(target, torch.library.CustomOpDef):
         return target._opoverload
     if isinstance(target, torch._ops.OpOverloadPacket):
@@ -91,8 +91,9 @@ def overload_of(target: Any) -> Any:
 
 
 def _check_parameters(target: Any, fn: Callable[..., Any]) -> None:
+    """Raises TypeError if a lowering's parameters differ from those of the operator's schema."""
     if inspect.isfunction(target) or isinstance(target, RandomFill):
-        return  # an operation of the recorder's own
+        return  # an operation of ``aot.ops``, which has no schema
     if not isinstance(target, torch._ops.OpOverload):
         raise TypeError(f"a lowering is registered for an OpOverload such as torch.ops.aten.add.Tensor, not {target!r}")
     parameters = list(inspect.signature(fn).parameters.values())[1:]

@@ -22,7 +22,7 @@ _SUFFIX = ".costs"
 _ROOM = 1 << 19  # floats: a panel, and as many packed elements as fill a core's L2 cache
 _SECONDS = 0.06  # some fifteen rounds
 _LEAST, _MOST = 1.0, 64.0  # bounds of a plausible cost
-_NUMBERS = 13  # how many times the probe measures
+_NUMBERS = 13  # number of values that the probe measures
 _RATIOS = 4  # the last of them are times of products
 
 
@@ -95,6 +95,7 @@ def _kept(key: str) -> Costs | None:
 
 
 def _measured(source: str, simd: str) -> Costs | None:
+    """Runs the probe for ``_SECONDS`` and takes the least of each time; None if it can't be run."""
     path = prebuilt.find(source, prebuilt.flags_for(simd))
     if path is None:
         log.artifact("targets").info("nothing is measured, as no probe was built with the package: typical costs count")
@@ -121,6 +122,6 @@ def rounded(product: float, *rest: float) -> Costs | None:
         log.artifact("targets").info("nothing is known from %s", (product, *rest))
         return None
     whole = (min(max(float(round(piece / product)), _LEAST), _MOST) for piece in rest[:-_RATIOS])
-    # To twentieths.
+    # Rounded to twentieths.
     more = (min(max(round(20 * (other / product - 1)) / 20, 0.0), _MOST) for other in rest[-_RATIOS:])
     return Costs(float(f"{1 / product:.2g}"), *whole, *more)

@@ -130,6 +130,7 @@ def _spec(lowered: LoweredGraph, buffer: Buffer) -> prog.BufferSpec:
 
 
 def _call(lowered: LoweredGraph, kernel: Kernel, symbol: str, reports: bool) -> prog.KernelCall:
+    """The step of a program that calls a kernel."""
     work = max((b.size for b in kernel.buffers.values()), key=_volume, default=())
     origin = ", ".join(dict.fromkeys(o.partition(" <- ")[0] for o in kernel.origin))
     return prog.KernelCall(

@@ -63,7 +63,7 @@ def file_name(source: str, flags: Sequence[str]) -> str:
 
 
 def find(source: str, flags: Sequence[str]) -> Path | None:
-    """The library that was built of this source with these flags, if there is one."""
+    """The library that was built from this source with these flags; None if there is none."""
     present = _present()
     name = file_name(source, flags) if present else ""
     return FOLDER / name if name in present else None

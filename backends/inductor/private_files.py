@@ -24,9 +24,7 @@ import stat
 import tempfile
 
 LARGEST = 1 << 28
-"""Largest size in bytes of a file that is read or kept: far above a compiled graph's (BERT's: 0.2 MB), far below
-memory.
-"""
+"""Largest size of a file in bytes: far above that of a compiled graph (BERT's: 0.2 MB), far below that of memory."""
 
 _MAGIC = b"\ndynamo_lite kept 2 sha256 "
 FOOTER = len(_MAGIC) + 128

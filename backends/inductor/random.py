@@ -22,8 +22,7 @@ def bernoulli(
     size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, device: torch.device, p: float = 0.5, *,
     generator: torch.Generator | None = None,
 ) -> torch.Tensor:
-    """Does what ``RandomFill(aten.bernoulli_.float)`` does: a new tensor of that layout, filled by torch's
-    generator."""
+    """As ``RandomFill(aten.bernoulli_.float)``: makes a tensor of that layout, filled by torch's generator."""
     out = torch.empty_strided(size, stride, dtype=dtype, device=device)
     if generator is None and draws_like_torch() and _fits(out, p):
         return _draw(out, p, torch.default_generator)

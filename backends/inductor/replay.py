@@ -33,8 +33,7 @@ PER_CALL = 4
 """Recordings per way of calling: a loop that holds the last result while it computes the next needs two, and so does a
 backward pass, one for each of its forward pass's."""
 SMALL = 1 << 20
-"""Results of up to this many bytes are copied, which takes no longer than launching the copy: microseconds at 3
-TB/s."""
+"""Results of up to this many bytes are copied, in no more time than the copy's launch: microseconds at 3 TB/s."""
 _ALIGNED = 16  # bytes; the alignment that kernels are specialized for (``codegen.triton.launch``)
 _SEEN = 256  # number of ways of calling that are remembered until they occur again
 
@@ -63,6 +62,8 @@ def report_refusal(refusal: str) -> None:
 
 
 class _Replays:
+    """The recordings of one graph, and the choice of the one to replay for a call."""
+
     def __init__(self, call: Call, plan: ReplayPlan, recorder: Recorder) -> None:
         self._call, self._plan, self._recorder = call, plan, recorder
         self._recordings: dict[Any, list[_Recording]] = {}
@@ -93,8 +94,7 @@ class _Replays:
                 *[(values[at].shape, values[at].stride()) for at in plan.layouts])
 
     def _recording(self, key: Any, values: Sequence[Any]) -> _Recording | None:
-        """The recording for a call, which is made if this is the second call of its kind; None: the call runs
-        without."""
+        """The recording for a call, made if this is the second call of its kind; None: the call runs without."""
         known = self._recordings.get(key)
         if known is None:
             # A first call loads the kernels for these alignments, since loading one can't be recorded.
@@ -119,6 +119,7 @@ class _Replays:
         return self._record(key, values)
 
     def _record(self, key: Any, values: Sequence[Any]) -> _Recording | None:
+        """Records a call; None if that fails, and then the graph is never recorded again."""
         try:
             with log.phase("cuda_graph"):
                 made = _Recording(self._call, self._plan, self._recorder, values)

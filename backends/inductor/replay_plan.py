@@ -82,6 +82,7 @@ def _is_symbolic(value: torch.Tensor) -> bool:
 
 
 def _refusals(aten_graph: AtenGraph, program: Program, scopes: dict[str, bool]) -> Iterator[str]:
+    """The reasons why a program's calls can't be recorded."""
     if aten_graph.inference:
         yield "it enters torch.inference_mode() itself"
     for recipe in aten_graph.outputs:

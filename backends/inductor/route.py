@@ -23,7 +23,7 @@ class Route:
 
     Attributes:
         decompositions: see ``record``.
-        build: compiles an aten graph; its second argument are the scopes in which the graph runs (see
+        build: compiles an aten graph; its second argument is the scopes in which the graph runs (see
             ``write_wrapper``). Returns the function as ``inductor_lite`` describes it, and the artifact to keep, if
             there is one.
     """

@@ -215,6 +215,7 @@ def _draws(node: Node) -> bool:
 
 
 def _check(gm: GraphModule, cut: bool) -> None:
+    """Raises ``CannotCut`` for graphs that can't be divided or run in Python."""
     changes = trains = False
     for node in gm.graph.nodes:
         if node.op in ("get_attr", "call_module"):
@@ -259,8 +260,7 @@ def _writes_inputs(nodes: list[Node], inputs: list[Node]) -> bool:
 
 
 def _writes_last(steps: list[list[Node] | Node], inputs: list[Node]) -> bool:
-    """Whether the last step that may raise is the one that mutates inputs, or comes before it, and the mutating one is
-    a subgraph."""
+    """Whether only a subgraph mutates inputs, and no step that may raise follows it."""
     written = False
     for step in steps:
         nodes = step if isinstance(step, list) else [step]
@@ -462,6 +462,7 @@ def _filled(value: Any, values: list[Any]) -> Any:
 def _function(
     steps: list[Callable[[list[Any]], None]], inputs: list[int], results: Any, size: int
 ) -> Callable[..., tuple[Any, ...]]:
+    """The function that runs the steps in order on one list of values, which has a slot for each node."""
     def call(*given: Any) -> tuple[Any, ...]:
         values: list[Any] = [None] * size
         for place, value in zip(inputs, given):

@@ -94,6 +94,8 @@ def _define(name: str) -> None:
 
 # ---------------------------------------------------------------- writing
 class _Writer:
+    """Writes one value."""
+
     def __init__(self, form: Format) -> None:
         self._form = form
         self._texts: list[bytes] = []
@@ -104,6 +106,7 @@ class _Writer:
         return b"".join((b"%d\n" % len(text), text, *self._texts))
 
     def _node(self, value: Any) -> Any:
+        """A value as JSON: small values as they are, others as a list of a tag and parts."""
         kind = type(value)
         if value is None or kind is bool or kind is int or kind is str and len(value) <= _SHORT:
             return value
@@ -172,6 +175,8 @@ _JSON = json.JSONDecoder(object_pairs_hook=_refused, parse_float=_refused, parse
 
 
 class _Reader:
+    """Reads one value; the methods in ``_READ`` get the parts of a tagged list."""
+
     def __init__(self, form: Format, data: memoryview) -> None:
         self._form = form
         self._data = data

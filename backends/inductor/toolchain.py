@@ -135,6 +135,7 @@ def run_all(commands: Sequence[list[str]], source: Path, scratch: str) -> None:
 
 
 def _started(command: list[str], said: str, scratch: str) -> subprocess.Popen[bytes]:
+    """Starts a compiler in a session of its own, so that it can be killed with all its children."""
     # LC_ALL: messages in a known language, because they are parsed. umask: no other user may read the files.
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": scratch}
     with open(said, "wb") as messages:
@@ -149,6 +150,7 @@ def _started(command: list[str], said: str, scratch: str) -> subprocess.Popen[by
 
 
 def _failure(command: list[str], source: Path, code: int, text: str) -> Exception:
+    """The exception for a compiler that has failed, from its exit code and messages."""
     first = exc.one_line(next((line for line in text.splitlines() if "error" in line), text.strip()[:300]))
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
         if os.strerror(number) in text:

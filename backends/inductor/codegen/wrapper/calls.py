@@ -26,6 +26,7 @@ _SAME_ARGUMENTS = (
 
 
 def _bindings() -> dict[Any, tuple[str, Any]]:
+    """The Python bindings, with their names, of the operators that are listed here."""
     table: dict[Any, tuple[str, Any]] = {}
     for name in _SAME_ARGUMENTS:
         packet = getattr(aten, name, None)
