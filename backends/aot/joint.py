@@ -208,7 +208,7 @@ _GRAD_MODE_DEPENDENT = frozenset({aten.mkldnn_rnn_layer.default})
 _OTHER_GRADIENT_LAYOUT = frozenset({aten.ormqr.default})
 """Operations whose gradients, computed on tensors without data, have other layouts than eager's."""
 _OTHER_EMPTY_GRADIENT = frozenset({aten.prod.default, aten.prod.dim_int})
-"""The same for tensors without elements only."""
+"""Operations whose gradients have other layouts than eager's only for tensors without elements."""
 
 
 def _refuse_what_differs_in_tracing(joint: JointGraph) -> None:

@@ -108,7 +108,7 @@ class Results:
 
 
 def _write(tensor: torch.Tensor, value: torch.Tensor, written: Written) -> None:
-    """Does what the program's own writes do; autograd sees only the last value."""
+    """Writes an input's final value in place of the program's own writes, of which autograd needs only the last."""
     with torch.set_grad_enabled(written.differentiable):
         ops.overwrite(tensor, value, written.writes)
 
@@ -266,8 +266,7 @@ def _autograd_function(
             given_to_call: list[Any] = []
             if sources:  # where eager saves nothing, the backward pass may run again even if the graph is not retained
                 given_to_call += _take(ctx, independence, given, interface.differentiable, saved, count)
-                # The call frees saved values after their last use, and is their only holder unless the graph is
-                # retained.
+                # The call frees saved values after their last use; nobody else holds them unless the graph is retained.
                 ctx.maybe_clear_saved_tensors()
             if sizes:
                 given_to_call += ctx.sizes

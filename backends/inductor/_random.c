@@ -1,8 +1,8 @@
 /* Draws many random numbers of torch's CPU generator at a time.
  *
  * torch's generator is a Mersenne twister that returns one word per call; a draw of a Bernoulli distribution uses two,
- * and takes 7 ns. Here the twister's 624 words are generated, tempered and compared in vector loops, in a fifth of
- * that.
+ * and takes 7 ns. Here the twister's 624 words are generated, tempered and compared in vector loops, in a
+ * fifth of that time.
  *
  * Invariant: the numbers drawn, and the state left behind, are those of torch's own bernoulli_ (its version without
  * MKL; dynamo_lite.backends.inductor.random compares the two before it relies on that).

@@ -61,8 +61,7 @@ class CudaRecorder:
             self._side.wait_stream(caller)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.stream(self._side):
-                # Thread-local: what other threads do meanwhile (a data loader's copies) is not recorded, and not an
-                # error.
+                # Thread-local: work of other threads (a data loader's copies) is neither recorded nor an error.
                 graph.capture_begin(capture_error_mode="thread_local")
                 try:
                     results = run()

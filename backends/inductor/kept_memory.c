@@ -2,11 +2,10 @@
  *
  * Results are ordinary torch tensors, whose memory is malloc's. glibc's malloc returns a large freed block to the
  * system and gets it again for the next call, whose first access to each page is a page fault; for results of megabytes
- * that takes longer than the kernels. Two thresholds control this: larger blocks are mapped separately
- * (M_MMAP_THRESHOLD),
- * and if more memory than the other one (M_TRIM_THRESHOLD) is free at the end of the heap, it is returned. malloc
- * raises both by itself, to at most 32 and 64 MiB, when a mapped block is freed. How far depends on which block is
- * freed first, so that one process has no page faults and another one thousands per call.
+ * that takes longer than the kernels. Two thresholds control this: blocks above M_MMAP_THRESHOLD are mapped separately,
+ * and if more than M_TRIM_THRESHOLD is free at the end of the heap, it is returned. malloc raises both by itself, to at
+ * most 32 and 64 MiB, when a mapped block is freed. How far depends on which block is freed first, so that one process
+ * has no page faults and another one thousands per call.
  *
  * While graphs that allocate large blocks are called, both thresholds are raised to a bound from the settings. A thread
  * wakes up once a second: after some seconds without such a call, it returns all free memory (malloc_trim), sets the
@@ -53,7 +52,7 @@ static void
 set_thresholds(int64_t mapped, int64_t trimmed)
 {
     /* Older versions refuse values above malloc's own maximum. Setting the other threshold ends malloc's own adjustment
-     of * this one, which would then stay where it is if the value is refused. */
+     * of this one, which would then stay where it is if the value is refused. */
     if (!mallopt(M_MMAP_THRESHOLD, at_most_int(mapped))) {
         mallopt(M_MMAP_THRESHOLD, OWN_MAPPED);
     }

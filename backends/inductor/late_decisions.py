@@ -14,7 +14,7 @@ _known: dict[tuple[Any, ...], tuple[int, ...]] = {}
 
 
 def share_windows(description: tuple[Any, ...]) -> tuple[int, ...]:
-    """How the work of a convolution is shared out to threads; see ``scheduler.late_sharing``."""
+    """Decides how the work of a convolution is shared out to threads; see ``scheduler.late_sharing``."""
     found = _known.get(description)
     if found is None:
         # Imported when first needed, so that starting a kept graph does not import the scheduler.

@@ -6,7 +6,8 @@ tags); then long strings and bytes, unescaped. A ``Format`` holds the tables: th
 written, each reconstructed from its fields, and the functions and types that may be named.
 
 Invariant: ``loads(dumps(value))`` equals ``value`` including all types, or one of the two raises. ``loads`` constructs
-only numbers, strings, tuples, lists, dicts, tensors, the tables' entries, and operators of aten.
+only numbers, strings, bytes, tuples, lists, dicts, tensors, types and devices of torch, the tables' entries, and looks
+up operators of aten, prims and our own namespace.
 """
 from __future__ import annotations
 

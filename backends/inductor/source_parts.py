@@ -17,8 +17,7 @@ MARK = "//--\n"
 LATER_PART = "#define LATER_PART\n"
 """The first line of all parts but the first; they omit definitions that a library has only once (``threads.h``)."""
 
-# Each part reads the head again, about 0.15 s, and saves the others 0.03 s for each 1,000 characters that it takes
-# over.
+# Each part reads the head again, about 0.15 s, and saves the others 0.03 s for each 1,000 characters of its own.
 LEAST = 6000
 
 _SHARED = re.compile(r"\bshared\d+(?=\()")

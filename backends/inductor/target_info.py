@@ -214,9 +214,9 @@ class TargetInfo:
 
     @property
     def near_lines(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Pairs of a period in bytes and a number of lines: addresses that are multiples of the period apart compete
-        for one resource, and so many of them may be read in turn. First pages, as many as the TLB has entries; then
-        lines of one set of the L2 cache, half as many as it has ways."""
+        """Pairs of a period in bytes and a number of lines. Lines whose addresses differ by multiples of the period
+        compete for one resource; up to this number of them can be read in turn without misses. The first pair is for
+        pages, of which the TLB holds ``pages``; the second is for lines of one set of the L2 cache, half its ways."""
         l2 = self.processor.l2
         return (4 << 10, self.pages), (max(l2.size // l2.ways, 4 << 10), max(l2.ways // 2, 1))
 
