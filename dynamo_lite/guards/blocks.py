@@ -1,11 +1,11 @@
-"""Which guards depend on the state of one dict alone, so that a call can leave them out while the dict is as it was.
+"""Finds the guards that depend on the state of one dict alone; a call skips them while the dict is unchanged.
 
-Most of what a model's guards look at are numbers and names in the dicts of its modules. The guard program knows whether
-a dict is in the state in which a block held (``csrc/guards/dict_memo.h``): where it has not changed, what the dict maps
-a name to is the same object, and of an immutable object everything is as it was.
+Most guards of a model look at numbers and names in the dicts of its modules. The guard program can tell whether a dict
+is still in the state in which a block of guards held (``csrc/guards/dict_memo.h``). While it is, each name in the dict
+is mapped to the same object, and if that object is immutable, every property of it is unchanged.
 
-Invariants: a guard in a block can't come out differently while its dict is in one state; nothing outside reads what a
-block loads.
+Invariants: the outcome of a guard in a block can't change while its dict is in one state; no step outside a block reads
+a register that the block loads.
 """
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from typing import Any
 from .guard import Guard
 from .source import DictItemSource, PathKey, SequenceItemSource, Source
 
-# Checks that involve a second source.
+# Kinds of check that involve a second source.
 PAIR_KINDS = frozenset({
     "tensor_same", "not_same", "all_distinct", "apart", "disjoint", "memory_offset", "relation",
 })
 
 _IMMUTABLE = (bool, int, float, complex, str, bytes, tuple, frozenset, range, slice, type(None), type(Ellipsis))
 _SIZED = (str, bytes, tuple, frozenset, range)
-_FEWEST = 2  # guards; a block of one costs as much as it saves
+_FEWEST = 2  # guards in a block; a block with one guard costs as much as it saves
 
 Block = tuple[Source, list[Guard]]
 
 
 def split_blocks(guards: Sequence[Guard], collect: Iterable[Source]) -> tuple[list[Guard], list[Block]]:
-    """Parts the guards of a cache entry.
+    """Separates the guards of a cache entry that can be put into blocks from the others.
 
     Args:
-        guards: all of them.
+        guards: all guards of the entry.
         collect: the sources whose values the compiled code receives.
 
     Returns:
-        those to be checked at every call, and dicts with the guards that depend on each.
+        the guards that are checked at every call, and the blocks: each a dict's source with the guards that depend on
+        that dict.
     """
     every: list[Guard] = []
     blocks: dict[PathKey, Block] = {}
@@ -61,7 +62,7 @@ def split_blocks(guards: Sequence[Guard], collect: Iterable[Source]) -> tuple[li
 
 
 def _holder(guard: Guard, sized: set[PathKey]) -> Source | None:
-    """The dict that the outcome depends on alone."""
+    """Source of the dict that alone determines the guard's outcome; None if there is no such dict."""
     source, kind, expected = guard.source, guard.kind, guard.expected
     if kind in ("dict_has", "dict_lacks"):
         return source if isinstance(expected[0], str) else None
@@ -75,7 +76,7 @@ def _holder(guard: Guard, sized: set[PathKey]) -> Source | None:
 
 
 def _below(holder: Source, source: Source) -> Iterator[Source]:
-    """What a block loads for a guard: the path behind its dict."""
+    """The sources that a block loads for a guard: those on the path from its dict to the guarded value."""
     while source.key != holder.key:
         yield source
         source = source.parents()[0]
@@ -87,12 +88,12 @@ def _immutable(value: Any) -> bool:
     return type(value) in _IMMUTABLE
 
 
-# Checks of an object that come out as before if it is the same object, by what they expect.
+# Kinds of check whose outcome is fixed as long as the object is the same one, each with a predicate on the expectation.
 _SETTLED: dict[str, Any] = {
     "is": lambda value: True,
     "is_not": lambda value: True,
     "const": _immutable,
-    "type_is": lambda cls: cls in _IMMUTABLE,  # objects of other classes may be given another one
+    "type_is": lambda cls: cls in _IMMUTABLE,  # ``__class__`` of other objects may be assigned
     "int_range": lambda low, high, why: True,
 }
 

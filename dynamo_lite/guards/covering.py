@@ -1,11 +1,11 @@
-"""Whether the guards of one cache entry admit every call that those of another admit.
+"""Whether the guards of one cache entry admit every call that the guards of another entry admit.
 
-A function that was compiled for one size, and then with a symbol there, has two entries for the calls of the first. The
-guards tell that: they are data, and each of the newer ones is either one of the older entry too, or about a size, a
-stride or an int that the older entry fixes to a number, or keeps in narrower limits.
+A function that was compiled for one size and later for a symbolic size has two entries that fit the first size. This
+can be concluded from the guards, as they are data: each guard of the newer entry also is a guard of the older one, or
+it restricts a size, a stride or an int that the older entry fixes to a number or confines to narrower limits.
 
-Invariant: :func:`covers` says yes only where it follows from the guards alone, whatever the call; where it can't tell,
-it says no.
+Invariant: :func:`covers` answers yes only where this follows from the guards alone, for every call; where it can't
+tell, it answers no.
 """
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from .guard import Guard, expectation
 from .sizes import SizeCondition
 from .source import PathKey, SizeSource, Source, StrideSource
 
-_SHAPE, _STRIDES = 5, 6  # of what a guard of the kind "tensor" expects
+_SHAPE, _STRIDES = 5, 6  # positions among the expected values of a guard of the kind "tensor"
 
 
 class GuardFacts:
-    """What the guards of an entry say, by path.
+    """The requirements of an entry's guards, indexed by path.
 
     Args:
-        guards: of the entry.
-        state: torch's global state that it requires, as the step "global_state" has it; None: it requires none.
+        guards: the entry's guards.
+        state: the global state of torch that the entry requires, as operands of the step "global_state"; None if it
+            requires none.
     """
 
     def __init__(self, guards: Iterable[Guard], state: tuple[Any, ...] | None) -> None:
@@ -55,7 +56,7 @@ class GuardFacts:
                 self._consts[key] = guard.expected[0]
 
     def imply(self, guard: Guard) -> bool:
-        """Whether a guard holds in every call in which these do."""
+        """Whether `guard` holds in every call in which the guards of this entry hold."""
         key = guard.source.key
         if guard.kind == "tensor":
             known = self._tensors.get(key)
@@ -76,7 +77,7 @@ class GuardFacts:
 
     # -- sizes and numbers
     def _between(self, source: Source) -> tuple[int, int] | None:
-        """Between which ints a value lies, if that is known."""
+        """Lowest and highest int that the value at a source can be; None if unknown."""
         number: Any = None
         if isinstance(source, (SizeSource, StrideSource)):
             known = self._tensors.get(source.base.key)
@@ -116,13 +117,14 @@ class GuardFacts:
 
 
 def _size(tensor: Guard, dim: int) -> int | None:
-    """A size that a guard of the kind "tensor" requires; None: it leaves it open."""
+    """The size of a dimension that a guard of the kind "tensor" requires; None if the guard leaves it open."""
     size: int | None = tensor.expected[_SHAPE][dim]
     return size
 
 
 def _stride(tensor: Guard, dim: int) -> int | None:
-    """A stride that such a guard requires as a number; None: it leaves it open, or takes it from sizes that it does."""
+    """The stride that a guard of the kind "tensor" requires, as a number; None if the guard leaves it open, or derives
+    it from a size that is open."""
     strides = tensor.expected[_STRIDES]
     stride = None if strides is None else strides[dim]
     if type(stride) is tuple:
@@ -132,7 +134,7 @@ def _stride(tensor: Guard, dim: int) -> int | None:
 
 
 def _compared(guard: Guard) -> Any:
-    """The same for guards that require the same of one value."""
+    """A key that is equal for two guards that require the same of the same value."""
     expected = guard.expected
     if guard.kind == "relation":
         condition: SizeCondition = expected[0]
@@ -141,5 +143,5 @@ def _compared(guard: Guard) -> Any:
 
 
 def covers(newer: GuardFacts, older: GuardFacts) -> bool:
-    """Whether every call that fits the older entry fits the newer one."""
+    """Whether every call that fits the older entry fits the newer entry, too."""
     return newer.state == older.state and all(map(older.imply, newer.guards))

@@ -1,7 +1,8 @@
-"""Why a cache entry did not fit a call: what the failing guard looked at, what it was, what it is, and what would help.
+"""Explains why a cache entry did not fit a call: the value that the failing guard checked, as it was and as it is, and
+how to avoid the failure.
 
-The value is read again by the entry's own guard program, so that the words are about what the guard saw. Invariant:
-made for logs; nothing here decides anything.
+The entry's own guard program reads the value again, so that the text describes exactly the value that the guard saw.
+Invariant: the explanations are for logs; nothing is decided by them.
 """
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ _KINDS_OF_DEVICES = {1: "cpu", 2: "cuda"}
 
 @dataclasses.dataclass(frozen=True)
 class GuardFailure:
-    """`change` says what was and what is, in the user's names; `advice` what would avoid it, where that is known."""
+    """`change` says what was and what is now, in the user's names; `advice` says how to avoid it, where that is known."""
 
     change: str
     advice: str = ""
@@ -42,7 +43,7 @@ class GuardFailure:
 
 
 def explain_failure(program: GuardProgram, texts: Sequence[str], frame: Frame) -> GuardFailure | None:
-    """What kept an entry from fitting a frame (args, closure, globals, builtins); None if it fits."""
+    """Why an entry does not fit a frame, given as (args, closure, globals, builtins); None if it fits."""
     held, at = program.check(*frame)
     if held:
         return None
@@ -71,7 +72,7 @@ def _names(steps: Sequence[tuple[Any, ...]], texts: Sequence[str]) -> dict[int, 
 
 
 def value_of_step(program: GuardProgram, at: int, frame: Frame) -> Any:
-    """What the step of a program that is number `at` has looked at."""
+    """The value that step number `at` of a program checks."""
     return _value(program, at, program.steps[at][1], frame)
 
 
@@ -82,7 +83,7 @@ def _value(program: GuardProgram, at: int, register: int, frame: Frame) -> Any:
 
 _SHOWN = (int, float, complex, str, bytes, type(None), types.ModuleType, torch.dtype, torch.device, torch.layout,
           torch.memory_format, torch.Size)
-# Of these there is one for each value, so that passing "the same object" is no advice.
+# For these classes each value has a single object, so the advice to pass the same object would not help.
 _SINGLE = (bool, type(None), enum.Enum, type, torch.dtype, types.ModuleType)
 
 
@@ -99,7 +100,7 @@ def _short(value: Any) -> str:
 
 @functools.singledispatch
 def _in_words(value: Any) -> str:
-    """A value for messages, by its class."""
+    """Text of a value in messages, by its class."""
     return repr(value) if isinstance(value, _SHOWN) else f"an object of {_class(type(value))}"
 
 
@@ -153,7 +154,7 @@ _FIELDS = {"deterministic": "use_deterministic_algorithms", "autocast_cpu": "aut
 
 
 def _setting(field: str, value: Any) -> str:
-    """A field of torch's state in words; dtypes are numbers there."""
+    """Text of a setting in torch's global state; dtypes are stored as numbers there."""
     if "dtype" in field and isinstance(value, int):
         return _SCALAR_TYPES.get(value, str(value))
     return {0: "off", 1: "on"}.get(value, str(value)) if isinstance(value, int) else str(value)
@@ -254,7 +255,8 @@ def _keys_failure(name: str, value: Any, expected: Any) -> GuardFailure:
 
 
 def _key(key: Any) -> str:
-    """A key in a few words: the text of a tensor is long, and that of an object whatever its class makes of it."""
+    """Text of a key in a few words. The text of a tensor is long; for an object without a ``__repr__`` of its own its
+    class is named."""
     return _short(key) if isinstance(key, torch.Tensor) or type(key).__repr__ is object.__repr__ else f"{key!r:.100}"
 
 
@@ -301,7 +303,7 @@ def _class_failure(name: str, value: Any, pairs: Sequence[tuple[str, Any]]) -> G
     return GuardFailure(f"the class {_class(cls)} has changed", "change classes before the first call")
 
 
-# Guards on several values, or on what is no value of the program: worded from the guard's own text.
+# Guards on several values, or on state that is no value of the program; worded from the guard's own text.
 _PLAIN_WORDS: dict[str, Callable[[str], tuple[str, ...]]] = {
     "disjoint": lambda text: (
         f"{text.replace(' lie apart in memory', '').replace(' and ', ', ', 1)} shared no memory, now some do",
@@ -330,5 +332,5 @@ _WORDS: dict[str, Callable[..., GuardFailure]] = {
     "no_hooks": _hooks_failure,
     "cell_empty": _bound_failure,
 }
-# Methods of the value that the words rest on: it may be of another type now, where no guard asks for its type.
+# Methods that the wording calls on a value: the value may have another type now if no guard checks its type.
 _ASKED = {"tensor_data": "tolist", "len": "__len__", "dict_keys": "__iter__", "set_items": "__iter__"}

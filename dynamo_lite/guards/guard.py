@@ -1,7 +1,8 @@
-"""What a guard is, the kinds there are, and the set that a trace collects.
+"""The guard, the table of its kinds, and the set of guards that a trace collects.
 
-Each kind names an instruction of the guard program (``csrc/guards``), its cost rank (cheap and likely to fail first),
-and how the expectation reads in words. Invariant: a (source, kind, expectation) occurs once in a set.
+Each kind names an instruction of the guard program (``csrc/guards``) and has a cost rank (checks that are cheap and
+likely to fail run first) and a wording for the expected values. Invariant: a triple (source, kind, expectation) occurs
+once in a set.
 """
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from .source import ConstSource, PathKey, Source
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of check: its rank (lower runs earlier) and its wording from the expectation's fields."""
+    """A kind of check: its rank (lower ranks run earlier) and a function that words the expected values."""
 
     rank: int
     words: Callable[..., str]
@@ -36,7 +37,7 @@ def _tensor_words(*spec: Any) -> str:
 
 
 def dims_in_words(dims: Sequence[Any]) -> str:
-    """Sizes or strides as a guard of the kind "tensor" has them."""
+    """Text for the sizes or strides that a guard of the kind "tensor" expects."""
     words = ["any" if n is None else f"dense over {n[0]}" if type(n) is tuple else str(n) for n in dims]
     return f"[{', '.join(words)}]"
 
@@ -46,7 +47,7 @@ def _device_words(device_type: Any, index: Any) -> str:
 
 
 class _Words(reprlib.Repr):
-    """As repr() says it, but for what a class of the program's would say, whose code is not run for a message."""
+    """Like ``repr()``, but without calling a ``__repr__`` that the user's program defines: a message runs no user code."""
 
     def repr_instance(self, x: Any, level: int) -> str:
         says = type(x).__repr__
@@ -59,7 +60,7 @@ class _Words(reprlib.Repr):
         return f"{type(x).__qualname__}.{name}" if name is not None else f"a {type(x).__qualname__}"
 
 
-# A global's container may hold all that a program has: no more of it is written than is shown.
+# A global container may hold very many objects, so the text is bounded while it is made, not shortened afterwards.
 _bounded = _Words()
 _bounded.maxlevel = 2
 for _kind in ("list", "tuple", "dict", "set", "frozenset", "deque"):
@@ -70,7 +71,7 @@ _bounded.maxstring = _bounded.maxlong = _bounded.maxother = 80
 def _short(value: Any) -> str:
     try:
         text = _bounded.repr(value)
-    except Exception as error:  # the user's own __repr__
+    except Exception as error:  # raised by a __repr__ that the user's program defines
         text = f"a {type(value).__qualname__} ({type(error).__name__} in its repr)"
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -79,7 +80,7 @@ BECAUSE = ", because of "
 
 
 def because(why: str) -> str:
-    """The end of a guard's text that says what it is for."""
+    """The end of a guard's text, which names the reason for the guard."""
     return BECAUSE + why if why else ""
 
 
@@ -116,13 +117,13 @@ KINDS: dict[str, Kind] = {
 }
 
 
-# Guards on which function or class something is: they rarely fail.
+# Guards on the identity of a function or class and on the presence of keys: they rarely fail.
 _STRUCTURE = frozenset({"is", "code_is", "type_is", "dict_has", "dict_lacks"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Guard:
-    """One expectation of one value. `expected` are the operands of the check, in the program's order."""
+    """One expectation of one value. `expected` holds the operands of the check, in the order of the program's step."""
 
     source: Source
     kind: str
@@ -130,7 +131,7 @@ class Guard:
 
     @property
     def text(self) -> str:
-        """The guard in words, such as ``x.k == 3``."""
+        """The guard as readable text, such as ``x.k == 3``."""
         return f"{self.source.name} {KINDS[self.kind].words(*self.expected)}"
 
 
@@ -143,41 +144,41 @@ class GuardSet:
         self._class_names: dict[int, tuple[type, dict[str, Any]]] = {}
 
     def add(self, source: Source, kind: str, *expected: Any) -> None:
-        """Requires `kind` of the value at `source`; a repetition changes nothing."""
+        """Requires that the check `kind` holds for the value at `source`; adding the same guard again has no effect."""
         assert kind in KINDS, kind
         key = (source.key, kind, tuple([expectation(e) for e in expected]))
         if key not in self._guards:
             self._guards[key] = Guard(source, kind, expected)
 
     def count(self) -> int:
-        """How many guards there are of single values."""
+        """Number of guards of single values."""
         return len(self._guards)
 
     def only_structure_since(self, count: int) -> bool:
-        """Whether what was added since there were `count` guards fixes no number, size or length."""
+        """Whether none of the guards added since there were `count` of them fixes a number, size or length."""
         added = itertools.islice(self._guards.values(), count, None)
         return all(guard.kind in _STRUCTURE for guard in added)
 
     def distinct(self, sources: list[Source]) -> None:
-        """Requires all these objects, and those of earlier calls, to be different ones."""
+        """Requires that all these objects and those of earlier calls of this method are pairwise different objects."""
         for source in sources:
             self._distinct.setdefault(source.key, source)
 
     def class_attribute(self, cls: type, name: str, value: Any) -> None:
-        """Requires that looking up `name` in the bases of `cls` finds `value` (or the missing marker) as before."""
+        """Requires that looking up `name` in the bases of `cls` still finds `value` (or the marker for "missing")."""
         self._class_names.setdefault(id(cls), (cls, {}))[1].setdefault(name, value)
 
     def class_value(self, cls: type, name: str, default: Any) -> Any:
-        """What looking up `name` in the bases of `cls` is required to find; `default` if that is not required."""
+        """The value that a lookup of `name` in the bases of `cls` is required to find; `default` if none is required."""
         known = self._class_names.get(id(cls))
         return default if known is None else known[1].get(name, default)
 
     def has_class(self, cls: type) -> bool:
-        """Whether anything that looking up a name in the bases of `cls` finds is required."""
+        """Whether the set requires the outcome of looking up some name in the bases of `cls`."""
         return id(cls) in self._class_names
 
     def merge(self, other: GuardSet) -> None:
-        """Requires all that another set requires."""
+        """Adds all requirements of another set."""
         for guard in other._guards.values():
             self.add(guard.source, guard.kind, *guard.expected)
         self.distinct(list(other._distinct.values()))
@@ -186,7 +187,7 @@ class GuardSet:
                 self.class_attribute(cls, name, value)
 
     def all(self) -> list[Guard]:
-        """Every guard; class guards gathered, one for a class."""
+        """All guards. The requirements on one class are combined into one guard."""
         guards = list(self._guards.values())
         if len(self._distinct) > 1:
             first, *rest = self._distinct.values()
@@ -199,15 +200,16 @@ class GuardSet:
         return len(self._guards) + len(self._class_names)
 
 
-# The classes of most expectations, whose values equal others of the class if they are the same, or are never equal.
+# The most frequent classes of expected values. Two values of a class in the first set require the same if they are equal;
+# two objects of a class in the second set only if they are the same object.
 _BY_VALUE = frozenset({int, str, bytes, bool, type(None)})
 _BY_IDENTITY = frozenset({type, types.CodeType, types.FunctionType, types.BuiltinFunctionType, types.ModuleType})
 
 
 def expectation(value: Any) -> Any:
-    """What is equal for two operands of checks that expect the same."""
-    # 1, True and 1.0 are equal but not the same expectation; classes and code objects compare by identity.
-    # Not isinstance, which reads __class__ of other values: a class of the user's may define how.
+    """A key that is equal for two operands of checks if and only if they expect the same."""
+    # 1, True and 1.0 are equal but different expectations, so the class is part of the key. Classes and code objects
+    # compare by identity. No isinstance(), which may read ``__class__``: a class of the user's may define that property.
     cls = type(value)
     if cls in _BY_VALUE:
         return (cls, value)

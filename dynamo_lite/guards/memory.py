@@ -1,6 +1,6 @@
-"""Guards on which tensors share memory, for graphs that change some of it.
+"""Guards on the overlap of tensors in memory, for graphs that mutate some of them.
 
-Invariant: with these guards, and those on sizes and strides, every element that is changed is an element of the same
+Invariant: if these guards and those on sizes and strides hold, every element that is mutated is an element of the same
 inputs as when the graph was captured.
 """
 from __future__ import annotations
@@ -17,10 +17,10 @@ Input = tuple[Source, torch.Tensor]
 
 
 def guard_memory(guards: GuardSet, changed: Sequence[Input], others: Sequence[Input]) -> None:
-    """Requires that tensors overlap as they do now.
+    """Requires that tensors overlap in memory as they do in the traced call.
 
     Args:
-        changed: inputs whose memory the graph changes.
+        changed: inputs that the graph mutates.
         others: the other inputs.
     """
     if not _any_overlap(changed, others):
@@ -37,7 +37,8 @@ def guard_memory(guards: GuardSet, changed: Sequence[Input], others: Sequence[In
 
 
 def _any_overlap(changed: Sequence[Input], others: Sequence[Input]) -> bool:
-    """Whether one of the changed tensors overlaps another tensor: a sweep over all of them by their addresses."""
+    """Whether one of the mutated tensors overlaps another tensor. Found by sorting all tensors by address and sweeping
+    over them once."""
     spans = [(*_span(tensor), at < len(changed)) for at, (_, tensor) in enumerate([*changed, *others])]
     end_of_all = end_of_changed = 0
     for low, high, is_changed in sorted(s for s in spans if s[0] < s[1]):
@@ -56,13 +57,13 @@ def _apart(guards: GuardSet, changed: Sequence[Input], others: Sequence[Input]) 
 
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors lie in the same memory, from the first to the last element of each."""
+    """Whether the address ranges of two tensors overlap, each from its first to its last element."""
     (a_low, a_high), (b_low, b_high) = _span(a), _span(b)
     return a_low < b_high and b_low < a_high
 
 
 def overlap_on_device(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """The same for tensors that may be on different devices, whose addresses have nothing to do with each other."""
+    """Like :func:`overlap`, for tensors that may be on different devices, whose addresses are not comparable."""
     return a.device == b.device and overlap(a, b)
 
 

@@ -1,9 +1,8 @@
-"""From guards to the guard program: paths get registers, cheap checks come first, graph inputs are collected on the
-way.
+"""Builds the guard program from guards: assigns registers to paths, orders the checks, collects the graph's inputs.
 
-The program is linear: a path is loaded once, directly before its first check or use, after its parents. What hangs on
-the state of one dict alone stands together in a block, which a call leaves out while that dict is as it was. Invariant:
-a register is written once, and every instruction reads registers written before it.
+The program is linear. A path is loaded once, after its parents and directly before its first check or use. Guards that
+depend on the state of one dict alone form a block, which a call skips while that dict is unchanged. Invariant: a
+register is written once, and each instruction reads only registers that were written before it.
 """
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from .source import PathKey, Source
 
 
 class StepTexts(Sequence[str]):
-    """What each step of a program requires, in words. They are for logs, and written when somebody reads them."""
+    """The requirement of each step of a program, in words. A text is for logs and is made when it is read."""
 
     def __init__(self) -> None:
         self._words: list[Callable[[], str]] = []
@@ -61,7 +60,7 @@ class _Builder:
         self.texts.append(words)
 
     def depth(self, source: Source) -> int:
-        """How many loads lie before a source's."""
+        """Number of loads that precede the load of a source on its path."""
         known = self.depths.get(source.key)
         if known is None:
             known = self.depths[source.key] = max(map(self.depth, source.parents()), default=-1) + 1
@@ -74,11 +73,11 @@ class _Builder:
             self.emit((guard.kind, self.register(guard.source), *guard.expected), lambda: guard.text)
 
     def all_registers(self, guard: Guard, others: Iterable[Source]) -> list[int]:
-        """Those of the guard's source and of the others that it is about."""
+        """The registers of the guard's source and of the other sources that the guard is about."""
         return [self.register(guard.source), *(self.register(other) for other in others)]
 
     def block(self, holder: Source, guards: list[Guard]) -> None:
-        """Checks that a call leaves out while the dict at `holder` is as it was."""
+        """Adds a block of checks, which a call skips while the dict at `holder` is unchanged."""
         def words() -> str:
             return f"{holder.name} is a dict"
 
@@ -106,7 +105,7 @@ def _all_distinct(builder: _Builder, guard: Guard) -> None:
 def _apart(builder: _Builder, guard: Guard) -> None:
     changed, *others = guard.expected
     registers = builder.all_registers(guard, others)
-    # Beyond so many comparisons for each of the others, sorting all of them is less.
+    # With more changed dicts than this, sorting all of them takes fewer comparisons than comparing each with all.
     few = changed <= 2 * len(registers).bit_length()
     builder.emit(("not_same", registers, changed) if few else ("not_same", registers), lambda: guard.text)
 
@@ -129,7 +128,7 @@ def _relation(builder: _Builder, guard: Guard) -> None:
 
 
 def _without_last(builder: _Builder, guard: Guard) -> None:
-    # The last field is for the text: the dtype in words, of which the program has code and bits; a reason.
+    # The last expected value is only for the text: the name of the dtype, which the step has as code and bits, or a reason.
     builder.emit((guard.kind, builder.register(guard.source), *guard.expected[:-1]), lambda: guard.text)
 
 
@@ -137,7 +136,7 @@ def _class_version(builder: _Builder, guard: Guard) -> None:
     builder.emit((guard.kind, builder.register(guard.source), guard.expected[0]), lambda: guard.text)
 
 
-# Kinds of guard about a second path, or whose step is not (kind, register, *expected).
+# Kinds of guard that involve a second path, or whose step is not (kind, register, *expected).
 _SPECIAL: dict[str, Callable[[_Builder, Guard], None]] = {
     "tensor_same": _pair, "not_same": _pair, "callable_eq": _without_source, "all_distinct": _all_distinct,
     "apart": _apart, "disjoint": _disjoint, "memory_offset": _memory_offset, "relation": _relation,
@@ -148,15 +147,15 @@ _SPECIAL: dict[str, Callable[[_Builder, Guard], None]] = {
 def build_program(
     guards: Sequence[Guard], state: tuple[Any, ...] | None, collect: Sequence[Source]
 ) -> tuple[GuardProgram, Sequence[str]]:
-    """The guard program of a cache entry.
+    """Builds the guard program of a cache entry.
 
     Args:
-        guards: what has to hold.
-        state: operands of the check of torch's global state, or None.
+        guards: the guards to check.
+        state: operands of the check of torch's global state; None if it is not checked.
         collect: the sources whose values the compiled code receives, in order.
 
     Returns:
-        the program, and for each of its steps what it requires in words.
+        the program, and for each of its steps a text that says what it requires.
     """
     builder = _Builder()
     if state is not None:
@@ -170,7 +169,7 @@ def build_program(
         else:
             by_source.setdefault(guard.source.key, []).append(guard)
     parts: list[tuple[int, Source | None, list[Guard]]]
-    # Arguments first, then what depends on them, class definitions last.
+    # Values of arguments come first, then the values that are reached from them; definitions of classes come last.
     parts = [((10_000 if group[0].kind == "class_version" else 0) + builder.depth(group[0].source), None, group)
              for group in by_source.values()]
     parts += [(builder.depth(source) + 1, source, group) for source, group in blocks]
@@ -195,10 +194,10 @@ def _exists(source: Source) -> str:
 
 
 def describe_step(texts: Sequence[str], step: int) -> str:
-    """What the failing step required, in words."""
+    """The requirement of the failing step, in words."""
     return texts[step] if 0 <= step < len(texts) else "unknown guard"
 
 
 def guard_lines(guards: Sequence[Guard]) -> list[str]:
-    """The guards in readable form, one a line, grouped by path."""
+    """The guards as text, one per line, grouped by path."""
     return sorted((g.text for g in guards), key=lambda text: text.split(" ", 1)[0])

@@ -1,6 +1,6 @@
-"""Guards on symbolic integers: which values a symbol may have, and what a trace has decided about several.
+"""Guards on symbolic integers: the values that a symbol may have, and a trace's decisions about several symbols.
 
-Invariant: a trace's decisions hold in a call if the guards that are made of them here do.
+Invariant: if the guards made here hold in a call, the trace's decisions hold in it.
 """
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _COMPARING: tuple[Callable[[int, int], bool], ...] = (operator.eq, operator.ne, 
 
 
 class SizeCondition(NamedTuple):
-    """What a guard of the kind "relation" expects: the check's operands, and how it reads.
+    """Expected value of a guard of the kind "relation": the operands of the check, and its text.
 
     Attributes:
-        program: pairs of a code and its operand, in postfix form, for the guard program's step.
-        comparison: with zero, as the step numbers it.
-        words: the condition as the user would write it, with the reason.
-        shared: whether it says that two sizes share a symbol because they were equal.
+        program: (code, operand) pairs in postfix notation, as the guard program's step takes them.
+        comparison: number of the comparison with zero, as in the guard program's step.
+        words: the condition as the user would write it, with the reason for it.
+        shared: whether the condition says that two sizes share a symbol because they were equal.
     """
 
     program: tuple[tuple[int, int], ...]
@@ -38,7 +38,8 @@ class SizeCondition(NamedTuple):
     shared: bool = False
 
     def holds(self, values: Sequence[int]) -> bool:
-        """Whether it holds for these values of what it loads; what the guard program's step computes."""
+        """Whether the condition holds, computed as the guard program's step does it. `values` are the operands that the
+        program loads."""
         stack: list[int] = []
         for code, operand in self.program:
             if code in (_PUSH, _LOAD):
@@ -55,9 +56,9 @@ def guard_decisions(guards: GuardSet, env: Environment, sources: Mapping[Sym, So
     """Adds a guard for each decision of a trace.
 
     Args:
-        guards: of the trace.
-        env: what it knows of its symbols.
-        sources: where each symbol lives that came in from outside.
+        guards: the guards of the trace, to which those of the decisions are added.
+        env: the trace's knowledge of its symbols.
+        sources: for each symbol that came in from outside, where its value lives.
     """
     for decision in [d for d in env.decisions if not is_short(env.whole(d.condition.expr))]:
         env.fix_symbols(decision.condition.expr, decision.why)
@@ -80,7 +81,7 @@ def guard_decisions(guards: GuardSet, env: Environment, sources: Mapping[Sym, So
 def guard_condition(
     guards: GuardSet, op: str, x: Index, sources: Mapping[Sym, Source], why: str, shared: bool = False
 ) -> None:
-    """Adds the guard that ``x op 0``; arguments as in :class:`SizeCondition`."""
+    """Adds the guard that requires ``x op 0``; arguments as in :class:`SizeCondition`."""
     symbols = sorted(ints.symbols_of(x), key=lambda s: s.name)
     program: list[tuple[int, int]] = []
     _write(x, {symbol: place for place, symbol in enumerate(symbols)}, program)
@@ -90,7 +91,7 @@ def guard_condition(
 
 
 def _is_in_limits(env: Environment, condition: Relation) -> bool:
-    """Whether the limits of a symbol say all that a condition does."""
+    """Whether a condition says no more than the limits of a symbol do."""
     if len(condition.expr.terms) != 1 or condition.op == "!=":
         return False
     ((monomial, k),) = condition.expr.terms.items()
@@ -99,7 +100,7 @@ def _is_in_limits(env: Environment, condition: Relation) -> bool:
 
 
 def _write(x: Index, places: Mapping[Sym, int], program: list[tuple[int, int]]) -> None:
-    """Appends the codes that compute a value."""
+    """Appends the codes that compute `x`. `places` has each symbol's position among the operands."""
     if isinstance(x, int):
         program.append((_PUSH, x))
         return
@@ -129,7 +130,7 @@ def _write(x: Index, places: Mapping[Sym, int], program: list[tuple[int, int]]) 
 
 # ---------------------------------------------------------------- words
 def _words(op: str, x: Index, sources: Mapping[Sym, Source]) -> str:
-    """A condition as a program would have it: what is added on the left, what is subtracted on the right."""
+    """Text of a condition as a program would write it: added terms on the left, subtracted terms on the right."""
     assert not isinstance(x, int)
     if op != ">=" and not x.const and len(x.terms) == 1:
         ((monomial, _),) = x.terms.items()

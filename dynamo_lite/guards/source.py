@@ -1,10 +1,10 @@
 """Where a value of the traced frame lives: a path from the frame's arguments, globals or closure to the value.
 
-A source says two things: how the guard program reaches the value again at the next call (:meth:`Source.load_step`),
-and what the user would call it (:attr:`Source.name`). Generated code never walks a path: the guard program, which has
-just walked it, hands over the value.
+A source knows two things: how the guard program reaches the value again in the next call (:meth:`Source.load_step`),
+and how the user would write it (:attr:`Source.name`). Generated code never walks a path: the guard program has just
+walked it and hands over the value.
 
-Invariant: a path reads only what CPython itself would read without running user code, except :class:`AttrSource`.
+Invariant: except for :class:`AttrSource`, the steps of a path run no user code.
 """
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import Any, ClassVar
 
 import torch
 
-# A class's own dict and its bases, whatever its metaclass makes of these names.
+# Getters for a class's own dict and its MRO that no metaclass can override.
 OWN_DICT: Callable[[type], Any] = type.__dict__["__dict__"].__get__
 BASES: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 
 
 def found_in_bases(cls: type, name: str, default: Any) -> Any:
-    """What a class or a base of it has under a name as the interpreter looks it up, whatever a metaclass makes of
-    ``__dict__`` and ``__mro__``."""
+    """The value that the interpreter finds under a name in a class or its bases, or `default`. A metaclass that
+    redefines ``__dict__`` or ``__mro__`` does not affect the lookup."""
     dicts = map(OWN_DICT, BASES(cls))
     return next((own[name] for own in dicts if name in own), default)
 
 
 class PathKey:
-    """The identity of a path, hashed once: paths are long, and every guard looks its path up."""
+    """The identity of a path. Its hash is computed once, as paths are long and each guard looks up its path."""
 
     __slots__ = ("_hash", "parts")
 
@@ -44,14 +44,14 @@ class PathKey:
 
 
 class Source:
-    """The base of all sources, which are not changed once made. Equality is structural, through :attr:`key`.
+    """The base class of all sources, which are immutable. Equality is structural, through :attr:`key`.
 
     Attributes:
-        is_frozen: whether the value can't have changed, so that nothing of it needs a guard.
+        is_frozen: whether the value can't have changed, so that nothing about it needs a guard.
     """
 
     __slots__ = ("_key",)
-    # No dataclasses: to make one takes 0.5 ms of the import, and a trace asks for this at every step of every path.
+    # No dataclasses: creating one takes 0.5 ms of the import, and a trace makes a source at every step of every path.
     is_frozen: bool = False
 
     def __init__(self) -> None:
@@ -70,12 +70,12 @@ class Source:
         return key
 
     def path(self) -> tuple[Any, ...]:
-        """What tells this path from others: the kind of step, its operands, the key of what it starts from."""
+        """The parts that identify this path: the kind of its last step, the operands, the key of the source it starts from."""
         raise NotImplementedError
 
     @property
     def name(self) -> str:
-        """The path in the user's words, such as ``self.layers[0].weight``."""
+        """The path as the user would write it, such as ``self.layers[0].weight``."""
         raise NotImplementedError
 
     def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
@@ -93,7 +93,7 @@ class Source:
 
 
 class LocalSource(Source):
-    """An argument of the frame; `index` counts as the frame stores them."""
+    """An argument of the frame; `index` is its position among the frame's local variables."""
 
     __slots__ = ("local", "index")
 
@@ -107,12 +107,12 @@ class LocalSource(Source):
 
     @property
     def name(self) -> str:
-        # What a graph break left on the stack has no name in the program.
+        # A value that a graph break left on the operand stack has no name in the program.
         return f"intermediate_{self.local[8:]}" if self.left_on_stack else self.local
 
     @property
     def left_on_stack(self) -> bool:
-        """Whether a graph break has left the value on the operand stack."""
+        """Whether a graph break left the value on the operand stack."""
         return self.local.startswith("___stack")
 
     def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
@@ -120,7 +120,7 @@ class LocalSource(Source):
 
 
 class ClosureCellSource(Source):
-    """A cell of the frame's closure, the cell itself."""
+    """A cell of the frame's closure: the cell object, not its contents."""
 
     __slots__ = ("local", "index")
 
@@ -157,7 +157,7 @@ class GlobalsSource(Source):
 
 
 class BuiltinSource(Source):
-    """A name among the builtins."""
+    """A builtin, found by its name."""
 
     __slots__ = ("builtin",)
 
@@ -177,7 +177,7 @@ class BuiltinSource(Source):
 
 
 class ConstSource(Source):
-    """An object that outlives every cache entry: a class, a module's dict. The entry holds it."""
+    """An object that outlives every cache entry, such as a class or a module's dict. The entry holds a reference to it."""
 
     __slots__ = ("value", "words")
 
@@ -198,14 +198,14 @@ class ConstSource(Source):
 
 
 class FrozenSource(ConstSource):
-    """An object that was made while compiling and that the cache entry holds, such as a function's signature."""
+    """An object that was made during compilation and that the cache entry holds, such as a function's signature."""
 
     __slots__ = ()
     is_frozen = True
 
 
 class ChildSource(Source):
-    """A source reached from another one."""
+    """A source that is reached from another source, its `base`."""
 
     __slots__ = ("base", "is_frozen")
 
@@ -219,11 +219,11 @@ class ChildSource(Source):
 
 
 class PartSource(ChildSource):
-    """A source that one step with one operand reaches, as ``base.part`` in the user's words.
+    """A source that is reached by one step with one operand; the user writes ``base.part``.
 
     Attributes:
-        kind: what tells the step from others in a path.
-        step: the guard program's instruction.
+        kind: distinguishes the step from others in a path's key.
+        step: name of the guard program's instruction.
     """
 
     __slots__ = ("part",)
@@ -246,14 +246,14 @@ class PartSource(ChildSource):
 
 
 class AttrSource(PartSource):
-    """``base.part`` by the generic protocol; only where reading it runs no user code."""
+    """``base.part``, read by the generic attribute protocol; used only where that runs no user code."""
 
     __slots__ = ()
     kind, step = "attr", "load_attr"
 
 
 class SizeSource(PartSource):
-    """The size of a tensor's dimension number `part`."""
+    """The size of dimension `part` of a tensor."""
 
     __slots__ = ()
     kind, step = "size", "load_size"
@@ -264,7 +264,7 @@ class SizeSource(PartSource):
 
 
 class StrideSource(PartSource):
-    """The stride of a tensor's dimension number `part`."""
+    """The stride of dimension `part` of a tensor."""
 
     __slots__ = ()
     kind, step = "stride", "load_stride"
@@ -275,7 +275,7 @@ class StrideSource(PartSource):
 
 
 class InstanceDictSource(ChildSource):
-    """The object's own ``__dict__``."""
+    """An object's own ``__dict__``."""
 
     __slots__ = ()
 
@@ -310,12 +310,12 @@ class SlotSource(ChildSource):
         return ("load_slot", dst, parents[0], self.descriptor)
 
 
-# Dicts of a module in which nn.Module.__getattr__ looks, and what the user writes.
+# The dicts of a module that nn.Module.__getattr__ searches; the user writes ``module.name`` for their items.
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 
 def _key_words(key: Any) -> str:
-    """A key in a name: an object's own text may be long, and a tensor's takes long to make."""
+    """Text of a key within a name. An object's own text may be long, and a tensor's takes long to make."""
     if isinstance(key, (str, bytes, int, float, complex, type(None), tuple, type)):
         return repr(key)
     shape = f" {tuple(key.shape)}" if isinstance(key, torch.Tensor) else ""
@@ -395,7 +395,7 @@ class ItemSource(ChildSource):
 
 
 class DictKeySource(PartSource):
-    """The `part`-th key of a dict, in insertion order."""
+    """The key at position `part` of a dict, in insertion order."""
 
     __slots__ = ()
     kind, step = "dictkey", "load_dict_key"
@@ -406,7 +406,7 @@ class DictKeySource(PartSource):
 
 
 class DictValueSource(PartSource):
-    """What a dict maps its `part`-th key to, whatever the key."""
+    """The value at position `part` of a dict, in insertion order, whatever its key is."""
 
     __slots__ = ()
     kind, step = "dictvalue", "load_dict_value"
@@ -417,7 +417,7 @@ class DictValueSource(PartSource):
 
 
 class TypeAttrSource(PartSource):
-    """What a class or its bases define under a name, unbound; `base` is the class."""
+    """The object, unbound, that a class or its bases define under a name; `base` is the class."""
 
     __slots__ = ()
     kind, step = "typeattr", "load_type_attr"
@@ -432,7 +432,7 @@ class FunctionPartSource(PartSource):
 
 
 class CellContentsSource(ChildSource):
-    """What a cell holds; `local` is the variable's name."""
+    """The contents of a cell; `local` is the variable's name."""
 
     __slots__ = ("local",)
 
@@ -459,7 +459,8 @@ class MethodPartSource(PartSource):
 
 
 class ComputedSource(ChildSource):
-    """What a function of ours makes of a value; `words` tell the function from others, and are its text."""
+    """The result of a function of dynamo_lite for a value; `words` identify the function in the path's key, and are the
+    source's name."""
 
     __slots__ = ("function", "words")
 
@@ -480,7 +481,7 @@ class ComputedSource(ChildSource):
 
 
 class NumberSource(ConstSource):
-    """A number that the program's text has, as an operand of a :class:`FormulaSource`."""
+    """A number literal of the program's text, used as an operand of a :class:`FormulaSource`."""
 
     __slots__ = ()
 
@@ -488,16 +489,16 @@ class NumberSource(ConstSource):
         super().__init__(value, repr(value))
 
     def path(self) -> tuple[Any, ...]:
-        return ("number", type(self.value), self.words)  # 0.0 and -0.0 differ, NaN is NaN
+        return ("number", type(self.value), self.words)  # the text differs for 0.0 and -0.0, and is equal for two NaNs
 
 
 class FormulaSource(Source):
-    """The number that a function of C makes of numbers, by Python itself.
+    """The number that a function written in C computes from numbers; the guard program calls that very function.
 
     Args:
-        function: takes numbers alone, and runs no code of the program's.
-        operands: where its arguments live; other guards say that these are numbers.
-        words: the call's text.
+        function: a function that takes only numbers and runs none of the program's code.
+        operands: the sources of its arguments; other guards require that their values are numbers.
+        words: the text of the call.
     """
 
     __slots__ = ("function", "operands", "size", "words")
@@ -507,7 +508,7 @@ class FormulaSource(Source):
         self.function = function
         self.operands = operands
         self.words = words
-        self.size: int = 1 + sum(getattr(operand, "size", 1) for operand in operands)  # of the text, as a tree
+        self.size: int = 1 + sum(getattr(operand, "size", 1) for operand in operands)  # nodes of the text as a tree
 
     def parents(self) -> tuple[Source, ...]:
         return self.operands
@@ -524,7 +525,7 @@ class FormulaSource(Source):
 
 
 class WeakrefSource(ChildSource):
-    """What a weak reference points to."""
+    """The referent of a weak reference."""
 
     __slots__ = ()
 

@@ -1,6 +1,6 @@
-"""The guards of a cache entry as a tree of the paths that they look at, for people to read.
+"""The guards of a cache entry as a tree of paths, for people to read.
 
-Invariant: every guard stands in one line, below the value that its path goes through.
+Invariant: each guard is on one line, below the value through which its path leads.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Node:
 
 
 def guard_tree(guards: Sequence[Guard]) -> str:
-    """One line for each value, indented below what it was reached from, with what is required of it."""
+    """One line for each value, with its requirements, indented below the value that it was reached from."""
     root = _Node("")
     for guard in guards:
         node = root
@@ -44,7 +44,7 @@ def _words(guard: Guard) -> str:
 
 
 def _write(node: _Node, depth: int, lines: list[str]) -> None:
-    while not node.words and len(node.children) == 1:  # a step on the way, of which nothing is required
+    while not node.words and len(node.children) == 1:  # an intermediate value without requirements gets no line
         (node,) = node.children.values()
     lines.append("  " * depth + node.name + (": " + "; ".join(node.words) if node.words else ""))
     for child in node.children.values():

@@ -1,11 +1,11 @@
-"""What polynomials are made of: the class from which symbols and quotients derive, and those of other modules."""
+"""The base class of the indivisible parts of polynomials: of symbols, of quotients, and of other modules' atoms."""
 from __future__ import annotations
 
 from typing import Any
 
 
 class Atom:
-    """What an index is a polynomial of. Equal by ``key``."""
+    """A factor of a polynomial's monomials that polynomial arithmetic does not take apart. Equality is that of ``key``."""
 
     __slots__ = ("key", "_hash")
 
@@ -23,9 +23,9 @@ class Atom:
         return str(self)
 
     def bounds(self) -> tuple[Any, Any] | None:
-        """Smallest and largest value, which are indices, or None if unknown."""
+        """Lower and upper bound of the value, both of them indices, or None if unknown."""
         return None
 
     def least(self) -> int | None:
-        """A number that it is never below, or None if none is known."""
+        """An int that is a lower bound of the value, or None if none is known."""
         return None

@@ -1,15 +1,16 @@
-"""What one trace knows of its symbols: the value that each has in this call, and what has been decided about them.
+"""A trace's knowledge of its symbols: the value of each in the traced call, and the decisions made about them.
 
-A trace follows one call. Where it has to know how integers compare, the answer is that of this call, and the condition
-becomes a guard: the trace holds for every call that answers the same. Conditions that hold for all values a symbol may
-have, or that follow from those decided before, are no guards.
+A trace follows one call. Where it has to know how integers compare, the answer is the one of this call, and the
+condition becomes a guard: the trace is valid for every call in which the condition has the same outcome. A condition
+that holds for all values of its symbols, or that follows from earlier decisions, needs no guard.
 
-Some symbols are known only to the running graph: how many rows ``nonzero`` finds. No guard at entry can tell how they
-compare, so what follows neither from their limits nor from what the graph checks raises :class:`Undecidable`.
+Some symbols are known only to the running graph, such as the number of rows that ``nonzero`` finds. No guard at entry
+can tell how they compare, so a comparison raises :class:`Undecidable` if it follows neither from their limits nor from
+the conditions that the graph checks.
 
-Invariants: every answer that :meth:`Environment.decide` has given follows from ``decisions``, from ``checked`` and the
-symbols' lowest values; a symbol that has been found equal to something is replaced by it in all expressions that are
-asked for later; decisions are over symbols from outside alone; the traced call's values fulfil what is checked.
+Invariants: every answer of :meth:`Environment.decide` follows from ``decisions``, from ``checked`` and from the
+symbols' lowest values; a symbol that was found equal to an expression is replaced by it in all expressions asked for
+later; decisions are about symbols from outside alone; the values of the traced call fulfil the checked conditions.
 """
 from __future__ import annotations
 
@@ -26,16 +27,17 @@ from .records import Malformed, condition_as_data, condition_of
 from .relations import Compound, Condition, Relation, compare, is_short, negated, relation
 
 HIGHEST = (1 << 62) - 1
-_EXAMPLE = 29  # stands for a size that only the running graph knows: no size that programs use otherwise
-_TRIED = 256  # values that are tried for one that fulfils what is checked
+_EXAMPLE = 29  # example value of a size that only the running graph knows; unusual as a size in programs
+_TRIED = 256  # number of candidates tried for a value that fulfils the checked conditions
 
 
 class NumbersAsked(Exception):
-    """An operator asks for symbolic sizes as numbers, as C++ decomposes it; its decomposition in Python may not."""
+    """C++ decomposes an operator and asks for symbolic sizes as numbers; the operator's decomposition in Python may not
+    need them."""
 
 
 class Frozen(Exception):
-    """A condition would have to be decided after the guards have been made."""
+    """A condition would have to be decided after the guards were made."""
 
 
 class Undecidable(Unsupported):
@@ -50,7 +52,7 @@ def _no() -> bool:
 
 
 class Decision(NamedTuple):
-    """A condition that the trace depends on, and what was going on when it was decided."""
+    """A condition that the trace depends on, and the reason for deciding it."""
 
     condition: Relation
     why: str
@@ -60,51 +62,51 @@ class Environment:
     """The symbols of one trace.
 
     Args:
-        place: says where in the user's program the trace is, for the text of guards.
+        place: gives the trace's current place in the user's program, for the texts of guards.
     """
 
     def __init__(self, place: Callable[[], str] = lambda: "") -> None:
         self.place = place
         self.decisions: list[Decision] = []
         self.frozen = False
-        # The operator that is being run, and what has needed a value as such.
+        # Name of the operator that is being run, and the reasons for which symbols were fixed to a number.
         self.operator = ""
         self.fixed: list[str] = []
-        # Whether operators are decomposed in Python, since one asked for sizes as numbers as C++ decomposes it.
-        # False: that has failed.
+        # True: operators are decomposed in Python, because C++'s decomposition of one asked for sizes as numbers.
+        # False: decomposing in Python has failed. None: C++ decomposes.
         self.decomposes_in_python: bool | None = None
-        # Whether the call that is being made may end by NumbersAsked: it is made again then.
+        # Whether the operator call in progress may raise NumbersAsked; its caller then repeats it.
         self.may_call_again: Callable[[], bool] = _no
         self.hints: dict[Sym, int] = {}
-        # Sizes that may be 1, where operators treat a dimension otherwise; see :meth:`elsewhere`.
+        # Symbols of sizes that may be 1, a size for which operators treat a dimension differently; see :meth:`elsewhere`.
         self._from_one: list[Sym] = []
-        # What operators have given; see `fake.symbolic_cache`.
+        # Remembered results of operators; see `fake.symbolic_cache`.
         self.results: dict[Any, Any] = {}
-        # Symbols made here: what each is the quotient of.
+        # Symbols made by :meth:`_divide`, each with the symbol and the divisor of which it is the quotient.
         self.parts: dict[Sym, tuple[Sym, int]] = {}
         self._intervals = Intervals()
         self._limits = self._intervals.limits
         self._same: dict[Atom, Index] = {}
-        # What :meth:`simplified` gave since `_same` changed last.
+        # Results of :meth:`simplified` since the last change of `_same`.
         self._simplified: dict[Expr, Index] = {}
         self._known: set[Relation] = set()
-        # What :meth:`known` answered since something was learned last, and what :meth:`compared` did: torch asks the
-        # same questions for each tensor that it makes.
+        # Answers of :meth:`known` since the last :meth:`_learn`, and results of :meth:`compared`: torch asks the same
+        # questions for each tensor that it makes.
         self._answers: dict[Relation, bool | None] = {}
         self._compared: dict[tuple[str, Index, Index], Condition] = {}
-        # What :meth:`is_computable` has found to be so since a hint changed last.
+        # Expressions that :meth:`is_computable` has accepted since the last change of a hint.
         self._computable: set[Expr] = set()
-        # Of sums, without their constants: the least that inequalities leave of them.
+        # For sums of terms, without the constant: the lower bound that follows from decided inequalities.
         self._bounds: dict[frozenset[tuple[tuple[Atom, ...], int]], int] = {}
-        # Symbols that only the running graph knows, each with what its value may be.
+        # Symbols that only the running graph knows, each with its lowest and highest value.
         self._running: dict[Sym, tuple[int, int]] = {}
-        # Symbols from outside that the program wants nothing to be decided about.
+        # Symbols from outside about which the program wants nothing to be decided (mark_unbacked).
         self._unbacked: set[Sym] = set()
-        # What the graph checks of them.
+        # The conditions on such symbols that the graph checks.
         self.checked: list[Relation] = []
 
     def new(self, name: str, value: int, lowest: int, highest: int = HIGHEST) -> Expr:
-        """A new symbol, which is `value` in this call; `lowest` and `highest` are guarded by whoever asks for it."""
+        """A new symbol with the value `value` in this call; the caller makes the guard for `lowest` and `highest`."""
         symbol = Sym(name, lowest)
         self.hints[symbol] = value
         self._limits[symbol] = (lowest, highest)
@@ -114,26 +116,26 @@ class Environment:
         return ints.atom(symbol)
 
     def define(self, lowest: int, highest: int) -> Expr:
-        """A new symbol that only the running graph knows, which checks its limits. Where a value is wanted that decides
-        nothing, it is some number within them."""
+        """A new symbol that only the running graph knows; the graph checks its limits. Where an example value is needed,
+        by which nothing is decided, it is some number within the limits."""
         name = f"u{len(self._running)}"
         expr = self.new(name, min(max(_EXAMPLE, lowest), highest), lowest, highest)
         self._running[next(iter(ints.symbols_of(expr)))] = lowest, highest
         return expr
 
     def is_running(self, x: Index) -> bool:
-        """Whether it depends on a symbol that only the running graph knows."""
+        """Whether an expression depends on a symbol that only the running graph knows."""
         return bool(self._running) and any(s in self._running for s in ints.symbols_of(self.whole(x)))
 
     def set_unbacked(self, x: Index) -> None:
-        """Nothing is to be decided about its symbols, as if only the running graph knew them."""
+        """Forbids decisions about the symbols of `x`, as if only the running graph knew them."""
         self._unbacked |= ints.symbols_of(x)
 
     def check(self, condition: Condition) -> None:
-        """Takes a condition for granted, for which the graph checks it.
+        """Assumes a condition from now on, because the graph checks it.
 
         Raises:
-            Undecidable: it can't be told how to choose values that fulfil it.
+            Undecidable: no example values that fulfil the condition were found.
         """
         if self.known(condition) is True:
             return
@@ -149,7 +151,7 @@ class Environment:
         self._learn(found)
 
     def _choose_values(self, condition: Relation) -> None:
-        """Gives a symbol that only the running graph knows another value where what is checked does not hold."""
+        """Gives a symbol that only the running graph knows another example value if the checked conditions don't hold."""
         checked = [*self.checked, condition]
         if all(self.holds(c) for c in checked):
             return
@@ -178,12 +180,12 @@ class Environment:
                 self.hints[other] = self.value(x)  # type: ignore[index]
 
     def value(self, x: Index) -> int:
-        """What it is in this call."""
+        """The value of an expression in this call."""
         return ints.evaluate(x, self.hints.__getitem__)
 
     @contextlib.contextmanager
     def instead(self, values: dict[Sym, int]) -> Iterator[None]:
-        """While it lasts, symbols have other values, as in another call."""
+        """A context in which symbols have other values, as in another call."""
         before = {symbol: self.hints[symbol] for symbol in values}
         self.hints.update(values)
         self._computable.clear()
@@ -194,15 +196,15 @@ class Environment:
             self._computable.clear()
 
     def from_one(self) -> frozenset[Sym]:
-        """The symbols that sizes depend on which are 1 in some of the calls that the trace is for, but not in all."""
+        """The symbols of sizes that are 1 in some of the calls that the trace is valid for, but not in all of them."""
         if not self._from_one:
             return frozenset()
         open_ones = [x for x in map(self.simplified, map(ints.atom, self._from_one)) if not isinstance(x, int)]
         return frozenset(s for x in open_ones if self.known(compare("==", x, 1)) is None for s in ints.symbols_of(x))
 
     def elsewhere(self, symbols: Iterable[Sym]) -> dict[Sym, int] | None:
-        """Values for symbols in another call that the trace is for: 1, or if that is what they are, more; None: there
-        is none of a few that were tried."""
+        """Values of symbols in another call that the trace is valid for: 1, or more than 1 if they are 1 in this call. None
+        if none of the few values that are tried is admitted."""
         for other in (1, 3, 2, 5):
             values = dict.fromkeys(symbols, other)
             if all(self.hints[s] != 1 for s in values) == (other == 1) and self._admits(values):
@@ -210,8 +212,8 @@ class Environment:
         return None
 
     def another_call(self, symbols: Iterable[Sym]) -> dict[Sym, int] | None:
-        """Values for symbols, all of them others, in another call that the trace is for; None: there is none of a few
-        that were tried."""
+        """Values of symbols, each different from that in this call, in another call that the trace is valid for. None if
+        none of the few values that are tried is admitted."""
         hints = {symbol: self.hints[symbol] for symbol in symbols}
         for more in (1, 2, 7, -1):
             values = {symbol: hint + more for symbol, hint in hints.items()}
@@ -220,14 +222,14 @@ class Environment:
         return None
 
     def _admits(self, values: dict[Sym, int]) -> bool:
-        """Whether a call in which symbols have these values is one that the trace is for, as far as is decided."""
+        """Whether the trace is valid, as far as is decided, for a call in which symbols have these values."""
         if any(not low <= values[s] <= high for s in values for low, high in [self._limits.get(s, (1, HIGHEST))]):
             return False
         with self.instead(values):
             return all(d.condition.holds(self.value(self.simplified(d.condition.expr))) for d in self.decisions)
 
     def simplified(self, x: Index) -> Index:
-        """The same with what has been decided."""
+        """The expression after replacing symbols that were found equal to other expressions."""
         if not self._same or isinstance(x, int):
             return x
         found = self._simplified.get(x)
@@ -236,7 +238,7 @@ class Environment:
         return found
 
     def whole(self, x: Index) -> Index:
-        """The same over symbols that came in from outside alone: quotients that were named are divisions again."""
+        """The expression over symbols from outside alone: named quotients (`parts`) become divisions again."""
         parts: dict[Atom, Index] = {s: ints.floordiv(ints.atom(of), step) for s, (of, step) in self.parts.items()}
         while any(s in parts for s in ints.symbols_of(x)):
             x = ints.replace(x, parts.get)
@@ -246,9 +248,9 @@ class Environment:
         """The lowest and the highest value that a symbol may have."""
         return self._limits[symbol]
 
-    # -- what another process may be told
+    # -- data for another process
     def described(self) -> str:
-        """All that is known, as a text: environments of one text answer every question alike."""
+        """All knowledge as a text: environments with equal texts answer every question alike."""
         symbols = [(s.name, s.lower, self._limits[s]) for s in self.hints]
         parts = [(s.name, of.name, step) for s, (of, step) in self.parts.items()]
         same = [(str(a), str(x)) for a, x in self._same.items()]
@@ -257,7 +259,7 @@ class Environment:
         return repr((symbols, parts, same, running, [str(d.condition) for d in self.decisions]))
 
     def since(self, start: int) -> tuple[Any, ...]:
-        """What has been decided from the decision of that number on, as data, about symbols from outside alone."""
+        """The decisions from number `start` on, as data, about symbols from outside alone."""
         found = []
         for decision in self.decisions[start:]:
             condition = relation(decision.condition.op, self.whole(decision.condition.expr))
@@ -266,11 +268,13 @@ class Environment:
         return tuple(found)
 
     def takes_over(self, decisions: tuple[Any, ...]) -> bool:
-        """Decides what :meth:`since` told of in an environment like this one. False, and nothing is decided, if some
-        of it is not so in this call.
+        """Makes the decisions that :meth:`since` of an equal environment returned.
+
+        Returns:
+            False if one of the conditions does not hold in this call; nothing is decided then.
 
         Raises:
-            Malformed: it is no such data.
+            Malformed: the data does not describe decisions.
         """
         try:
             found = [(condition_of(data), str(why)) for data, why in decisions]
@@ -286,7 +290,7 @@ class Environment:
 
     # -- questions
     def known(self, condition: Condition) -> bool | None:
-        """Whether a condition holds in every call that the trace is for; None if that can't be told."""
+        """Whether a condition holds in every call that the trace is valid for; None if that can't be told."""
         if isinstance(condition, bool):
             return condition
         if isinstance(condition, Compound):
@@ -300,7 +304,7 @@ class Environment:
             return answer
 
     def compared(self, op: str, a: Index, b: Index) -> Condition:
-        """``a op b`` for Python's comparisons."""
+        """The condition ``a op b``, where `op` is one of Python's comparisons; remembered."""
         found = self._compared.get((op, a, b))
         if found is None:
             found = self._compared[op, a, b] = compare(op, a, b)
@@ -321,7 +325,7 @@ class Environment:
         return found.op == "!=" if low > 0 or high < 0 else None
 
     def _within_bounds(self, x: Expr, low: float, high: float) -> Interval:
-        """The part of an interval that inequalities leave of it which differ from it by a number."""
+        """Narrows an interval of `x` by decided inequalities on expressions that differ from `x` by a constant."""
         if not self._bounds:
             return low, high
         least = self._bounds.get(frozenset(x.terms.items()))
@@ -334,15 +338,15 @@ class Environment:
 
     # -- decisions
     def decide(self, condition: Condition, why: str = "") -> bool:
-        """Whether a condition holds in this call, from now on in every call that the trace is for.
+        """Whether a condition holds in this call; from now on that answer is required of every call of the trace.
 
         Args:
-            condition: what is asked.
-            why: what the answer is for, if that is not the line of the program that is being traced.
+            condition: the condition to decide.
+            why: the reason for the question, if it is not the line of the program that is being traced.
 
         Raises:
             Frozen: the guards have been made already.
-            Undecidable: it depends on what only the running graph knows.
+            Undecidable: the condition depends on a symbol that only the running graph knows.
         """
         known = self.known(condition)
         if known is not None:
@@ -364,7 +368,7 @@ class Environment:
         return holds
 
     def _decide_compound(self, condition: Compound, why: str) -> bool:
-        """One part is enough where it decides; in this call it does."""
+        """Decides a single part of a compound where this part alone gives the outcome in this call, else all parts."""
         decides = condition.op == "or"
         parts = [part for part in condition.parts if self.known(part) is None]
         for part in parts:
@@ -376,7 +380,7 @@ class Environment:
         return not decides
 
     def hangs_on_the_run(self, condition: Condition) -> bool:
-        """Whether it depends on a symbol that only the running graph knows, or is treated so."""
+        """Whether a condition depends on a symbol that only the running graph knows, or that is treated as such."""
         if isinstance(condition, Compound):
             return any(map(self.hangs_on_the_run, condition.parts))
         if not isinstance(condition, Relation) or not self._running and not self._unbacked:
@@ -384,7 +388,7 @@ class Environment:
         return any(s in self._running or s in self._unbacked for s in ints.symbols_of(self.whole(condition.expr)))
 
     def holds(self, condition: Condition) -> bool:
-        """Whether a condition holds in this call; nothing is decided."""
+        """Whether a condition holds in this call; decides nothing."""
         if isinstance(condition, bool):
             return condition
         if isinstance(condition, Compound):
@@ -393,8 +397,8 @@ class Environment:
         return condition.holds(self.value(condition.expr))
 
     def agrees(self, low: Index, high: Index, why: str = "") -> bool:
-        """Whether ``low <= high`` in this call, from now on in every call. False, without a guard, where that isn't so
-        in this call, or where it can't be guarded any more."""
+        """Whether ``low <= high``; if it holds in this call, it is required of every call from now on. Returns False,
+        without a guard, if it does not hold in this call or can't be guarded any more."""
         condition = compare("<=", low, high)
         known = self.known(condition)
         if known is not None:
@@ -404,11 +408,11 @@ class Environment:
         return self.holds(condition) and self.decide(condition, why)
 
     def certain(self, low: Index, high: Index) -> bool:
-        """Whether ``low <= high`` is known without a guard."""
+        """Whether ``low <= high`` is known without a further guard."""
         return self.known(compare("<=", low, high)) is True
 
     def fix(self, x: Index, why: str = "") -> int:
-        """Its value in this call, from now on in every call that the trace is for."""
+        """The value of `x` in this call, which from now on is required of every call that the trace is valid for."""
         value = self.value(x)
         condition = relation("==", ints.add(x, -value))
         if self.known(condition) is None:
@@ -419,7 +423,7 @@ class Environment:
         return value
 
     def bounded(self, x: Index) -> Index:
-        """The same, or its value in this call where a guard could not compute it."""
+        """The expression itself, or its value in this call if a guard could not compute the expression."""
         if isinstance(x, int) or self.frozen or x in self._computable:
             return x
         if self.is_computable(x):
@@ -429,11 +433,12 @@ class Environment:
         return self.value(x)
 
     def is_computable(self, x: Index) -> bool:
-        """Whether a guard can compute it, as one of four parts of a condition, in this call: with ints of 64 bits."""
+        """Whether a guard can compute an expression, as one of four parts of a condition, with 64-bit integers and the
+        values of this call."""
         return isinstance(x, int) or is_short(x, 4) and ints.evaluate_size(x, self.hints.__getitem__) <= HIGHEST
 
     def fix_symbols(self, x: Index, why: str) -> None:
-        """The values of its symbols in this call, from now on in every call that the trace is for."""
+        """Fixes the symbols of `x` to their values in this call, for every call that the trace is valid for."""
         for symbol in sorted(ints.symbols_of(self.whole(x)), key=lambda s: s.name):
             self.fix(ints.atom(symbol), why)
 
@@ -454,11 +459,12 @@ class Environment:
             self._bounds[terms] = max(self._bounds.get(terms, -true.expr.const), -true.expr.const)
 
     def _replace(self, zero: Expr) -> None:
-        """From ``zero == 0``: a symbol that stands alone in it is what the rest says; so is a division's remainder."""
+        """Draws a conclusion from ``zero == 0``: a symbol or remainder that is a term by itself equals the rest of the
+        expression and is replaced by it."""
         best = self._alone_in(zero)
         running = self.is_running(zero)
         if best is None or running and isinstance(best, Sym) and best not in self._running:
-            return  # what came in from outside is not computed of what comes later
+            return  # a symbol from outside is not replaced by one that is known later
         k = zero.terms[(best,)]
         rest = ints.add(zero, ints.mul(ints.atom(best), -k))
         value = ints.mul(rest, -k)
@@ -474,7 +480,7 @@ class Environment:
         self._becomes(best, value)
 
     def _alone_in(self, zero: Expr) -> Atom | None:
-        """The newest symbol that stands alone in an expression, or else a remainder that does."""
+        """The newest symbol that is a term by itself and occurs nowhere else in an expression; else such a remainder."""
         best: Atom | None = None
         for monomial, k in zero.terms.items():
             a = monomial[0]
@@ -482,13 +488,13 @@ class Environment:
                 others = {m for m in zero.terms if m != monomial}
                 if any(a in ints.atoms_of(Expr({m: 1}, 0)) for m in others):
                     continue
-                # The newest symbol: what came in first stays.
+                # The newest symbol is replaced, so that symbols that came in first stay.
                 if best is None or isinstance(a, Sym) and (isinstance(best, Mod) or self._age(a) > self._age(best)):
                     best = a
         return best
 
     def _becomes(self, a: Atom, value: Index) -> None:
-        """From now on, `value` stands for an atom."""
+        """Replaces an atom by `value` from now on."""
         new: dict[Atom, Index] = {a: value}
         self._same = {other: ints.replace(x, new.get) for other, x in self._same.items()} | new
         self._simplified.clear()
@@ -499,7 +505,8 @@ class Environment:
         return list(self.hints).index(a) + (len(self.hints) if a in self._running else 0)
 
     def _divide(self, zero: Mod) -> None:
-        """From ``x % d == 0``: ``k * d * (x // d)`` is ``k * x``. A symbol ``x`` is replaced by ``d`` times another."""
+        """Draws a conclusion from ``x % d == 0``: ``k * d * (x // d)`` equals ``k * x``. A symbol ``x`` is replaced by
+        ``d`` times a new symbol, its quotient."""
         x = zero.expr
         if isinstance(x, int) or not isinstance(zero.divisor, int) or len(x.terms) != 1 or x.const:
             return
@@ -516,7 +523,7 @@ class Environment:
         self._becomes(symbol, ints.mul(ints.atom(part), step))
 
     def _narrow_by(self, symbol: Sym, value: Index) -> None:
-        """What the symbol could be, the value it has been found equal to can be too, if it is a symbol itself."""
+        """Applies the limits of `symbol` to `value`, which it was found equal to, if `value` is a symbol itself."""
         if isinstance(value, Expr) and not value.const and len(value.terms) == 1:
             ((monomial, k),) = value.terms.items()
             other = monomial[0]
@@ -525,7 +532,8 @@ class Environment:
                 self._limits[other] = max(a, c), min(b, d)
 
     def _narrow(self, true: Relation) -> None:
-        """From ``k*s + c >= 0`` or ``!= 0``: the limits of the symbol, which is a number where they leave one."""
+        """Narrows the limits of a symbol by ``k*s + c >= 0`` or ``!= 0``. If they leave one value, the symbol is replaced by
+        this number."""
         if len(true.expr.terms) != 1:
             return
         ((monomial, k),) = true.expr.terms.items()

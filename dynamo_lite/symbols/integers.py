@@ -1,14 +1,14 @@
-"""Integer arithmetic over symbols: sizes, and in the back end loop variables too.
+"""Integer arithmetic over symbols: sizes and, in the back end, loop variables.
 
 A value is an int or an immutable ``Expr``: a polynomial with integer coefficients over atoms. Atoms are symbols
-(``Sym``), what does not distribute (``FloorDiv``, ``Mod``), and what other modules derive from :class:`Atom`.
-Everything here takes and gives ``int | Expr``.
+(``Sym``), divisions (``FloorDiv``, ``Mod``), over which multiplication does not distribute, and the classes that other
+modules derive from :class:`Atom`. All functions here take and return ``int | Expr``.
 
 Invariants: an ``Expr`` is never constant (a constant is an int), has no zero coefficient, and is simplified when it
 is made, so that equal values of affine form compare equal. ``//`` and ``%`` round down, as Python's do; every
-simplification holds for negative values too, as long as a divisor is positive.
+simplification holds for negative values, too, as long as the divisor is positive.
 
-It is polynomials of our own because importing sympy takes longer than all the rest of a first call.
+These are polynomials of our own because importing sympy takes longer than the rest of a first call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Monomial = tuple[Atom, ...]
 
 
 class Sym(Atom):
-    """An integer that is known when the program runs, such as a size; at least ``lower``, which its guard saw to."""
+    """An integer that is known when the program runs, such as a size. A guard ensures that it is at least ``lower``."""
 
     __slots__ = ("name", "lower")
 
@@ -45,10 +45,10 @@ class Sym(Atom):
 
 
 class Division(Atom):
-    """What a division gives; `expr` is divided by `divisor`, and one of the two is no number.
+    """The result of dividing `expr` by `divisor`, at least one of which is not an int.
 
     Attributes:
-        of: the operation on numbers, or on arrays of numbers.
+        of: the operation on ints, or on arrays of ints.
     """
 
     __slots__ = ("expr", "divisor")
@@ -65,12 +65,12 @@ class Division(Atom):
 
     @staticmethod
     def made(x: Index, divisor: Index) -> Index:
-        """The operation on indices, simplified."""
+        """The result of the operation on indices, simplified."""
         raise NotImplementedError
 
 
 class FloorDiv(Division):
-    """A quotient."""
+    """A quotient, rounded down."""
 
     __slots__ = ()
     sign = "//"
@@ -120,8 +120,8 @@ class Mod(Division):
 
 
 class Expr:
-    """``const + sum(coefficient * product of atoms)``. Made by the functions of this module and by operators, not
-    directly."""
+    """``const + sum(coefficient * product of atoms)``. Instances are made by the functions and operators of this module,
+    not directly."""
 
     __slots__ = ("terms", "const", "_hash")
 
@@ -205,8 +205,8 @@ def polynomial(terms: dict[Monomial, int], const: int) -> Index:
 
 
 def _join_mods(terms: dict[Monomial, int], const: int) -> Index:
-    """``c*(x % d) + c*d*(x // d)`` is ``c*x``, ``c*(x % d) - c*x`` is ``-c*d*(x // d)``, and
-    ``c*(x % a) + c*a*((x // a) % b)`` is ``c*(x % (a*b))``."""
+    """Combines remainders with other terms: ``c*(x % d) + c*d*(x // d)`` is ``c*x``, ``c*(x % d) - c*x`` is
+    ``-c*d*(x // d)``, and ``c*(x % a) + c*a*((x // a) % b)`` is ``c*(x % (a*b))``."""
     for monomial, c in terms.items():
         for at, part in enumerate(monomial):
             if type(part) is not Mod:
@@ -294,7 +294,7 @@ def product(parts: Iterable[Index]) -> Index:
 
 # ---------------------------------------------------------------- division
 def _divide_exactly(monomial: Monomial, coefficient: int, divisor: Index) -> tuple[Monomial, int] | None:
-    """``coefficient * monomial / divisor`` if that leaves nothing."""
+    """``coefficient * monomial / divisor`` if there is no remainder, else None."""
     if isinstance(divisor, int):
         return (monomial, coefficient // divisor) if coefficient % divisor == 0 else None
     if len(divisor.terms) != 1 or divisor.const:
@@ -311,7 +311,7 @@ def _divide_exactly(monomial: Monomial, coefficient: int, divisor: Index) -> tup
 
 
 def _split(x: Index, divisor: Index) -> tuple[Index, Index]:
-    """``(q, r)`` with ``x == q*divisor + r``, all that divides in ``q``."""
+    """``(q, r)`` with ``x == q*divisor + r``, where ``q`` has all terms that are divisible."""
     if isinstance(x, int):
         return divmod(x, divisor) if isinstance(divisor, int) else (0, x)
     quotient: Index = 0
@@ -330,7 +330,7 @@ def _split(x: Index, divisor: Index) -> tuple[Index, Index]:
 
 
 def fits(r: Index, divisor: Index) -> bool:
-    """Whether ``0 <= r < divisor`` for certain."""
+    """Whether ``0 <= r < divisor`` certainly holds."""
     if isinstance(r, int):
         return (
             r == 0 or (isinstance(divisor, int) and 0 <= r < divisor) or (r > 0 and always_positive(add(divisor, -r)))
@@ -345,14 +345,14 @@ def fits(r: Index, divisor: Index) -> bool:
 
 
 def _grows(x: Index) -> bool:
-    """Whether it grows beyond any number with its symbols; asks for no bounds, which take long of nested quotients."""
+    """Whether `x` grows without bound in its symbols. Avoids bounds, which take long to find for nested quotients."""
     return isinstance(x, Expr) and all(k > 0 for k in x.terms.values()) and all(
         isinstance(a, Sym) and a.lower >= 0 or isinstance(a, FloorDiv) and isinstance(a.divisor, int)
         and a.divisor > 0 and _grows(a.expr) for monomial in x.terms for a in monomial)
 
 
 def never_negative(x: Index) -> bool:
-    """Whether ``x >= 0`` for certain."""
+    """Whether ``x >= 0`` certainly holds."""
     if (least := _least(x)) is not None and least >= 0:
         return True
     bounds = value_range(x)
@@ -364,13 +364,13 @@ def _maybe_negative(x: Index) -> bool:
 
 
 def always_positive(x: Index) -> bool:
-    """Whether ``x > 0`` for certain, knowing the lower bounds of symbols."""
+    """Whether ``x > 0`` certainly holds, given the lower bounds of the symbols."""
     least = _least(x)
     return least is not None and least > 0
 
 
 def _least(x: Index) -> int | None:
-    """A number that it is never below, or None if none is known."""
+    """An int that is a lower bound of `x`, or None if none is known."""
     if isinstance(x, int):
         return x
     total = x.const
@@ -383,8 +383,8 @@ def _least(x: Index) -> int | None:
 
 
 def _least_above(x: Expr) -> int | None:
-    """The same for differences: with each symbol written as its lower bound plus what it exceeds it by, the constant,
-    if no coefficient is negative."""
+    """A lower bound of a difference: each symbol is rewritten as its lower bound plus its excess over that; if then no
+    coefficient is negative, the constant is a lower bound."""
     shifts: dict[Atom, Index] = {}
     for a in atoms_of(x):
         if not isinstance(a, Sym):
@@ -415,7 +415,7 @@ def floordiv(x: Index, divisor: Index) -> Index:
 
 
 def _quotient(rest: Index, divisor: Index) -> Index:
-    """``rest // divisor``, of which nothing can be taken out."""
+    """``rest // divisor``, where ``rest`` has no term that the divisor divides."""
     if isinstance(rest, int):
         return atom(FloorDiv(rest, divisor))
     if isinstance(divisor, int) and len(rest.terms) == 1 and not rest.const:
@@ -427,7 +427,7 @@ def _quotient(rest: Index, divisor: Index) -> Index:
             if top.divisor % divisor == 0:
                 return mod(floordiv(top.expr, divisor), top.divisor // divisor)
     if all(k < 0 for k in rest.terms.values()) and always_positive(divisor):
-        # Rounded up, so that ``-(-n // 4)`` and ``(n + 3) // 4`` are one; of what is never negative it is not, either.
+        # Rounding up, so that ``-(-n // 4)`` and ``(n + 3) // 4`` are equal; a nonnegative dividend stays nonnegative.
         return mul(floordiv(add(add(divisor, -1), mul(rest, -1)), divisor), -1)
     return atom(FloorDiv(rest, divisor))
 
@@ -453,7 +453,7 @@ def mod(x: Index, divisor: Index) -> Index:
 
 
 def _without_mods(x: Expr, divisor: Index) -> Index:
-    """The same but for multiples of a divisor: ``k*(y % d)`` is ``k*y`` where it divides ``k*d``."""
+    """Removes a remainder, modulo `divisor`: ``k*(y % d)`` becomes ``k*y`` if the divisor divides ``k*d``."""
     for monomial, k in x.terms.items():
         for at, part in enumerate(monomial):
             if type(part) is Mod and _split(mul(part.divisor, k), divisor)[1] == 0:
@@ -464,7 +464,7 @@ def _without_mods(x: Expr, divisor: Index) -> Index:
 
 
 def _by_factor(x: Index, divisor: Index) -> tuple[Index, Index, Index, Index] | None:
-    """``(g, y, r, d)`` with ``x == g*y + r``, ``0 <= r < g`` and ``divisor == g*d``, which is no number."""
+    """``(g, y, r, d)`` with ``x == g*y + r``, ``0 <= r < g`` and ``divisor == g*d``, for a `divisor` that is no int."""
     if isinstance(x, int) or isinstance(divisor, int):
         return None
     factors: list[Index] = [k] if (k := math.gcd(divisor.const, *divisor.terms.values())) > 1 else []
@@ -477,18 +477,18 @@ def _by_factor(x: Index, divisor: Index) -> tuple[Index, Index, Index, Index] | 
         y, r = _split(x, g)
         if g != divisor and fits(r, g):
             d = _split(divisor, g)[0]
-            if never_negative(g) or never_negative(d):  # as their product is positive, both are
+            if never_negative(g) or never_negative(d):  # as the divisor, their product, is positive, both are
                 return g, y, r, d
     return None
 
 
 def _shared(a: Monomial, b: Monomial) -> Monomial:
-    """The atoms that two products have in common."""
+    """The atoms that two monomials have in common."""
     return tuple(part for at, part in enumerate(a) if a[:at].count(part) < b.count(part))
 
 
 def _in_steps(x: Expr, divisor: int) -> tuple[int, Index, Index] | None:
-    """``(g, y, r)`` with ``x == g*y + r`` and ``0 <= r < g``, g a divisor of ``divisor``: what is below g can't change
+    """``(g, y, r)`` with ``x == g*y + r``, ``0 <= r < g`` and ``g`` a factor of ``divisor``: ``r`` has no influence on
     ``x // divisor``."""
     for g in sorted({math.gcd(divisor, k) for k in x.terms.values()}, reverse=True):
         if g > 1:
@@ -500,7 +500,7 @@ def _in_steps(x: Expr, divisor: int) -> tuple[int, Index, Index] | None:
 
 # ---------------------------------------------------------------- questions
 def value_range(x: Index) -> tuple[Index, Index] | None:
-    """Smallest and largest value (bounds: they need not be reached), or None if unknown."""
+    """Lower and upper bound, which need not be attained, or None if unknown."""
     if isinstance(x, int):
         return x, x
     low: Index = x.const
@@ -520,7 +520,7 @@ def value_range(x: Index) -> tuple[Index, Index] | None:
 
 
 def atoms_of(x: Index) -> Iterable[Atom]:
-    """All atoms, those inside divisions too."""
+    """All atoms of a value, including those inside divisions."""
     if isinstance(x, Expr):
         for monomial in x.terms:
             for a in monomial:
@@ -536,7 +536,7 @@ def symbols_of(x: Index) -> set[Sym]:
 
 
 def evaluate(x: Index, values: Callable[[Any], Any]) -> Any:
-    """The number that it is, where ``values`` gives that of each atom that is no division."""
+    """The value as a number, where ``values`` gives the number for each atom that is no division."""
     if isinstance(x, int):
         return x
     total: Any = x.const
@@ -557,17 +557,17 @@ def _evaluate_term(monomial: Monomial, k: int, values: Callable[[Any], Any]) -> 
 
 
 def evaluate_size(x: Index, values: Callable[[Any], int]) -> int:
-    """The sum of the absolute values of its terms, of which none, nor any sum of some, is larger."""
+    """The sum of the absolute values of the terms, which bounds each term and each partial sum."""
     if isinstance(x, int):
         return abs(x)
     return abs(x.const) + sum(abs(_evaluate_term(monomial, k, values)) for monomial, k in x.terms.items())
 
 
 def replace(x: Index, values: Callable[[Atom], Index | None]) -> Index:
-    """The same with atoms replaced.
+    """The value after replacing atoms.
 
     Args:
-        values: what stands for an atom; None: it stays, or is divided again if something in it has been replaced.
+        values: gives the replacement of an atom; None keeps the atom, or redoes a division whose parts were replaced.
     """
     if isinstance(x, int):
         return x
@@ -588,7 +588,7 @@ def replace(x: Index, values: Callable[[Atom], Index | None]) -> Index:
 
 
 def _replaced(a: Atom, values: Callable[[Atom], Index | None]) -> Index | None:
-    """What stands for an atom; None: it stays."""
+    """The replacement of an atom; None if the atom stays."""
     new = values(a)
     if new is None and isinstance(a, Division):
         expr, divisor = replace(a.expr, values), replace(a.divisor, values)

@@ -1,6 +1,6 @@
-"""Between which numbers expressions lie, by the limits of their symbols.
+"""Interval arithmetic: lower and upper bounds of expressions from the limits of their symbols.
 
-Invariant: limits are integers, which are exact, or infinite: a finite float would round what is compared with 0.
+Invariant: bounds are exact integers or infinite. A finite float would round a number that is compared with 0.
 """
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Interval = tuple[float, float]
 
 
 class Intervals:
-    """The lowest and the highest value of expressions.
+    """Computes the lowest and the highest value of expressions.
 
     Attributes:
-        limits: those of symbols.
+        limits: the lowest and the highest value of each symbol.
     """
 
     def __init__(self) -> None:
         self.limits: dict[Sym, tuple[int, int]] = {}
 
     def shifted(self, x: Expr) -> Interval:
-        """Between which numbers it lies, found with each atom written as its lowest value plus what it exceeds it by:
-        ``s * t - s`` is positive then, if both symbols are at least 2."""
+        """Bounds of an expression, computed after each atom has been rewritten as its lowest value plus its excess over
+        that. This shows that ``s * t - s`` is positive if both symbols are at least 2."""
         shifts: dict[Atom, Index] = {}
         tops: dict[Atom, float] = {}
         for monomial in x.terms:
@@ -47,7 +47,7 @@ class Intervals:
         return lowest, highest
 
     def of(self, x: Index) -> Interval:
-        """Between which numbers it lies."""
+        """Bounds of an expression, added up term by term."""
         if isinstance(x, int):
             return x, x
         low: float = x.const

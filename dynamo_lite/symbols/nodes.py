@@ -1,11 +1,11 @@
 """The nodes behind ``torch.SymInt``, ``torch.SymBool`` and ``torch.SymFloat`` while operators run on fake tensors.
 
 torch's operators compute with such numbers by calling methods of the node (``c10::SymNodeImpl``; torch/csrc/utils/
-python_symnode.h names them). Ours hold an expression over an :class:`Environment`'s symbols, which answers what they
-are asked.
+python_symnode.h lists them). Our nodes hold an expression over the symbols of an :class:`Environment`, which answers
+the questions about it.
 
-Invariant: whatever of torch comes to depend on a number's value has had the environment decide it, so that it is a
-guard.
+Invariant: wherever torch comes to depend on the value of a number, the environment decides that value, so that there is
+a guard for it.
 """
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from .integers import Index
 from .relations import Condition, compare, compound, negated
 
 _Operator = Callable[[Any], Any]
-# Where C++ of torch 2.15 asks for all sizes of a tensor as numbers; until 2.14 aten.size is dispatched for that.
+# File in which C++ of torch 2.15 asks for all sizes of a tensor as numbers; up to 2.14 it dispatches aten.size instead.
 _SIZES_AS_NUMBERS = "SymbolicShapeMeta.cpp"
 
 
 class Node:
-    """What nodes of all types answer alike."""
+    """The methods that are the same for nodes of all types."""
 
     __slots__ = ("env",)
     env: Environment
 
-    # torch's own symbolic numbers have these; what is asked of them there is asked of the environment here.
+    # Attributes of torch's own nodes. Here the environment answers the questions that are asked of them there.
     shape_env = None
     constant = None
 
@@ -46,7 +46,7 @@ class Node:
         return not self.is_constant()
 
     def fix(self, why: str = "") -> Any:
-        """Its value, from now on in every call that the trace is for; `why` is for the text of guards."""
+        """The value, which from now on is required of every call of the trace; `why` is for the texts of guards."""
         raise NotImplementedError
 
     def is_constant(self) -> bool:
@@ -99,7 +99,7 @@ _FLOAT_COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", 
 
 
 class IntNode(Node):
-    """An integer: an expression over the environment's symbols."""
+    """An integer, given as an expression over the environment's symbols."""
 
     __slots__ = ("_expr",)
 
@@ -109,7 +109,7 @@ class IntNode(Node):
 
     @property
     def expr(self) -> Index:
-        """The expression, with what has been decided since it was made."""
+        """The expression, simplified by the decisions made since the node was created."""
         expr = self._expr
         if not isinstance(expr, int):
             expr = self._expr = self.env.simplified(expr)
@@ -117,7 +117,7 @@ class IntNode(Node):
 
     @property
     def hint(self) -> int:
-        """Its value in the call that is traced."""
+        """The value in the traced call."""
         return self.env.value(self.expr)
 
     def __str__(self) -> str:
@@ -136,11 +136,11 @@ class IntNode(Node):
     constant_int = maybe_as_int
 
     def fix(self, why: str = "") -> int:
-        """Its value, from now on in every call that the trace is for."""
+        """The value, which from now on is required of every call that the trace is valid for."""
         return self.env.fix(self.expr, why)
 
     def guard_int(self, file: str = "", line: int = 0) -> int:
-        """What torch asks; `file` is C++'s that does."""
+        """Called by torch when it needs the value as an int; `file` is the C++ source file that calls."""
         if _SIZES_AS_NUMBERS in file and self.env.may_call_again():
             raise NumbersAsked(file)
         return self.fix()
@@ -264,7 +264,7 @@ class IntNode(Node):
 
 
 class BoolNode(Node):
-    """A truth: a condition on integers."""
+    """A truth value, given as a condition on integers."""
 
     __slots__ = ("_condition",)
 
@@ -274,7 +274,7 @@ class BoolNode(Node):
 
     @property
     def condition(self) -> Condition:
-        """The condition; a bool where the environment knows the answer."""
+        """The condition; a bool if the environment knows the answer."""
         known = self.env.known(self._condition)
         return self._condition if known is None else known
 
@@ -338,14 +338,14 @@ class BoolNode(Node):
 
 
 _EXACT = 1 << 52
-"""Integers below this, and their sums, are floats exactly."""
+"""Integers below this limit, and sums of two of them, are exact as floats."""
 _OPERATORS = {operator.eq: "==", operator.ne: "!=", operator.lt: "<", operator.le: "<=", operator.gt: ">",
               operator.ge: ">="}
 
 
 def _is_told_by_rounded(a: Index, b: Index) -> bool:
-    """Whether two integers compare as the floats do that are next to them, however large symbols are: where they are
-    a multiple of one term apart, but for a small constant, so that they are far apart wherever floats round."""
+    """Whether two integers compare like the floats nearest to them, however large the symbols are. This holds if their
+    difference is a single term plus a small constant: it is large wherever floats round."""
     difference = ints.add(a, ints.mul(b, -1))
     if isinstance(difference, int):
         return isinstance(a, int)
@@ -356,14 +356,14 @@ class FloatNode(Node):
     """A float that a function computes from numbers.
 
     Args:
-        env: of the integers in it.
-        function: what computes it, or "constant".
-        args: its arguments: nodes, or the constant.
-        hint: its value in this call.
+        env: the environment of the integers that it is computed from.
+        function: the function that computes it, or "constant".
+        args: the function's arguments as nodes, or the constant.
+        hint: the value in the traced call.
     """
 
     __slots__ = ("args", "function", "hint")
-    # Made below.
+    # Set below the class.
     add: _Operator
     sub: _Operator
     mul: _Operator
@@ -379,7 +379,7 @@ class FloatNode(Node):
 
     @classmethod
     def of(cls, function: Callable[..., float], *args: Any) -> FloatNode:
-        """What `function` gives for nodes; a constant for constants."""
+        """The node for the result of `function` on nodes; a constant if all nodes are constants."""
         hint = function(*[a.hint for a in args])
         env = args[0].env
         if all(a.is_constant() for a in args):
@@ -406,15 +406,16 @@ class FloatNode(Node):
         return self.fix()
 
     def fix(self, why: str = "") -> float:
-        """Its value, from now on in every call that the trace is for: that of the integers in it."""
+        """The value. From now on the values of the integers that it is computed from are required of every call that the
+        trace is valid for."""
         for a in self.args:
             if isinstance(a, Node):
                 a.fix(why)
         return self.hint
 
     def _ratio(self) -> tuple[Index, int] | None:
-        """Numerator and denominator, a power of 2, where it is computed from integers by sums, products with constants
-        and constants, each exactly; None otherwise."""
+        """Numerator and denominator, a power of 2, if the float is computed exactly from integers and constants by sums and
+        by products with constants; None otherwise."""
         if abs(self.hint) >= _EXACT:
             return None
         if self.function == "constant":
@@ -434,7 +435,7 @@ class FloatNode(Node):
         return ints.add(ints.mul(a, q), ints.mul(b, p)), p * q
 
     def _integer_value(self) -> Index | None:
-        """The integer that it is, if it is computed from integers, and exactly."""
+        """The float as an integer, if it is computed exactly from integers and is integral; None otherwise."""
         ratio = self._ratio()
         return ratio[0] if ratio is not None and ratio[1] == 1 else None
 
@@ -442,7 +443,7 @@ class FloatNode(Node):
         return self.function is operator.mul or any(n._has_product() for n in self.args if isinstance(n, FloatNode))
 
     def _is_exact(self) -> bool:
-        """Whether no step of its computation rounds: numerators fit a float's mantissa, which is guarded."""
+        """Whether no step of the computation rounds. Guards that numerators fit the mantissa of a float."""
         ratio = self._ratio()
         if ratio is None or not all(n._is_exact() for n in self.args if isinstance(n, FloatNode)):
             return False
@@ -540,17 +541,17 @@ for _name in ("sqrt", "cos", "sin", "tan", "cosh", "sinh", "tanh", "acos", "asin
 
 # ---------------------------------------------------------------- torch's numbers
 def symbolic_int(env: Environment, x: Index) -> Any:
-    """A ``torch.SymInt`` for an expression; an int for an int."""
+    """A ``torch.SymInt`` for an expression; an int stays an int."""
     return x if isinstance(x, int) else torch.SymInt(IntNode(env, x))
 
 
 def is_symbolic(value: Any) -> bool:
-    """Whether a value is a number of torch's with a node of ours that is no constant."""
+    """Whether a value is one of torch's symbolic numbers with a node of dynamo_lite."""
     return isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)) and isinstance(value.node, Node)
 
 
 def expression_of(value: Any) -> Index:
-    """The expression of an int or of a ``torch.SymInt`` with a node of ours."""
+    """The expression of an int, or of a ``torch.SymInt`` with a node of dynamo_lite."""
     if isinstance(value, torch.SymInt):
         node = value.node
         assert isinstance(node, IntNode), node
@@ -559,5 +560,5 @@ def expression_of(value: Any) -> Index:
 
 
 def hint_of(value: Any) -> Any:
-    """What a number is in the call that is traced; other values as they are."""
+    """The value of a symbolic number in the traced call; other values are returned unchanged."""
     return value.node.hint if is_symbolic(value) and not isinstance(value, torch.SymBool) else value

@@ -1,7 +1,7 @@
-"""Conditions as data that another process reads: tuples of numbers and texts.
+"""Conditions as data for another process: nested tuples of numbers and strings.
 
-Invariant: what is read is equal to what was written, or ``Malformed`` is raised; reading makes integers and relations
-alone.
+Invariant: a condition that is read equals the one that was written, or ``Malformed`` is raised; reading constructs
+nothing but integers and relations.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .relations import Relation, relation
 
 
 class Malformed(Exception):
-    """Data that is no condition."""
+    """The data does not describe a condition."""
 
 
 def condition_as_data(condition: Relation) -> tuple[Any, ...]:
@@ -21,7 +21,7 @@ def condition_as_data(condition: Relation) -> tuple[Any, ...]:
 
 
 def condition_of(data: Any) -> Relation | bool:
-    """The condition; a bool where its expression alone decides it."""
+    """The condition that data describes; a bool if the condition's expression alone decides it."""
     if not isinstance(data, tuple) or len(data) != 2 or data[0] not in ("==", "!=", ">="):
         raise Malformed(f"{data!r} is no condition")
     found = relation(data[0], _of(data[1]))

@@ -1,7 +1,7 @@
-"""Conditions on integers: comparisons with zero, and what is made of them by "and", "or" and "not".
+"""Conditions on integers: comparisons with zero, and their combinations by "and", "or" and "not".
 
-Invariant: a ``Relation`` is never decided by its expression alone (:func:`relation` gives a bool then), and two that
-say the same of an affine expression are equal.
+Invariants: a ``Relation`` is never decided by its expression alone (:func:`relation` returns a bool in that case), and
+two relations that say the same about an affine expression are equal.
 """
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import NamedTuple, Union
 from . import integers as ints
 from .integers import Division, Expr, Index, Sym
 
-# What a guard computes of a condition, written out: numbers, symbols and operations, and how many values are on its
-# stack at once (csrc/guards/sizes.c). 512 take about a microsecond, as much as all guards of a small model.
+# Limits of a condition's postfix code in the guard program (csrc/guards/sizes.c): number of codes (numbers, symbols and
+# operations), and depth of the stack. 512 codes take about a microsecond, as long as all guards of a small model.
 MOST_CODES, MOST_ON_STACK = 512, 32
 
 
 def is_short(x: Index, share: int = 1) -> bool:
-    """Whether a guard can compute it, or one of so many parts of a condition. Written out, ``n // (n + 1) + n`` doubles
-    each time that a loop assigns it to ``n``."""
+    """Whether a guard can compute an expression, or each of `share` parts of a condition. As postfix code,
+    ``n // (n + 1) + n`` doubles its length each time that a loop assigns it to ``n``."""
     return _codes(x, 0, MOST_CODES // share, MOST_ON_STACK // share) <= MOST_CODES // share
 
 
 def _codes(x: Index, below: int, most: int, stack: int) -> int:
-    """How many codes compute it on a stack with `below` values; more than `most` where it does not fit."""
+    """Number of codes that compute `x` on a stack that holds `below` values; more than `most` if `x` does not fit."""
     if isinstance(x, int) or below >= stack:
         return 1 if below < stack else most + 1
     codes = 2 if x.const else 0
@@ -55,18 +55,18 @@ class Relation(NamedTuple):
         return f"{self.expr} {self.op} 0"
 
     def negated(self) -> Condition:
-        """What holds where this does not."""
+        """The condition that holds exactly where this one does not."""
         if self.op == ">=":
             return relation(">=", ints.add(ints.mul(self.expr, -1), -1))
         return Relation("!=" if self.op == "==" else "==", self.expr)
 
     def holds(self, value: int) -> bool:
-        """Whether it holds where the expression has this value."""
+        """Whether the relation holds if its expression has this value."""
         return value >= 0 if self.op == ">=" else (value == 0) == (self.op == "==")
 
 
 class Compound(NamedTuple):
-    """Conditions of which all have to hold (`op` "and"), or one ("or")."""
+    """A conjunction (`op` "and") or disjunction ("or") of conditions."""
 
     op: str
     parts: tuple[Condition, ...]
@@ -75,7 +75,7 @@ class Compound(NamedTuple):
         return f" {self.op} ".join(f"({part})" for part in self.parts)
 
     def negated(self) -> Condition:
-        """What holds where this does not."""
+        """The condition that holds exactly where this one does not."""
         return compound("or" if self.op == "and" else "and", *map(negated, self.parts))
 
 
@@ -83,7 +83,7 @@ Condition = Union[bool, Relation, Compound]
 
 
 def relation(op: str, x: Index) -> Condition:
-    """``x op 0``; a bool where that is known of ``x`` itself."""
+    """The condition ``x op 0``; a bool if ``x`` alone decides it."""
     if isinstance(x, int):
         return x >= 0 if op == ">=" else (x == 0) == (op == "==")
     x = _without_common_factors(x)
@@ -98,7 +98,7 @@ def relation(op: str, x: Index) -> Condition:
 
 
 def _without_common_factors(x: Expr) -> Expr:
-    """What remains of ``s*t - 4*s``: symbols that are positive say nothing about its sign."""
+    """Divides out positive symbols, which have no influence on the sign: ``s*t - 4*s`` becomes ``t - 4``."""
     if x.const:
         return x
     first, *others = x.terms
@@ -111,7 +111,7 @@ def _without_common_factors(x: Expr) -> Expr:
 
 
 def compare(op: str, a: Index, b: Index) -> Condition:
-    """``a op b`` for Python's comparisons."""
+    """The condition ``a op b``, where `op` is one of Python's comparisons."""
     if op in ("<", ">="):
         found = relation(">=", ints.add(a, ints.mul(b, -1)))
     elif op in (">", "<="):
@@ -122,12 +122,12 @@ def compare(op: str, a: Index, b: Index) -> Condition:
 
 
 def negated(condition: Condition) -> Condition:
-    """What holds where the condition does not."""
+    """The condition that holds exactly where `condition` does not."""
     return not condition if isinstance(condition, bool) else condition.negated()
 
 
 def compound(op: str, *parts: Condition) -> Condition:
-    """All of some conditions, or one of them."""
+    """The conjunction or disjunction of some conditions."""
     decides = op == "or"
     kept: list[Condition] = []
     for part in parts:

@@ -1,12 +1,12 @@
-"""What torch's metadata rules ask of ``torch.fx.experimental.symbolic_shapes``, answered without sympy.
+"""Answers the questions that torch's metadata rules ask of ``torch.fx.experimental.symbolic_shapes``, without sympy.
 
-That module imports sympy, which takes longer than tracing a small model. The questions that rules have are few, and
-each symbol of a trace has a value in the call that is traced, so each has a short answer. Rules import the functions
-where they use them, so :func:`scope` puts a module of answers in the place of the real one while an operator is
-dispatched.
+That module imports sympy, which takes longer than tracing a small model. The rules ask few different questions, and
+since each symbol of a trace has a value in the traced call, each question has a short answer. Rules import the
+functions where they use them, so :func:`scope` replaces the real module in ``sys.modules`` by a module of answers while
+an operator is dispatched.
 
-Invariant: outside of :func:`scope` nothing of ours stands under a name of torch's or sympy's; what is not answered here
-is the real module's, which is imported then.
+Invariant: outside :func:`scope`, no name of torch's or sympy's refers to an object of dynamo_lite. Any other name is
+looked up in the real module, which is imported at that moment.
 """
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _is_concrete(a: Any) -> bool:
 
 
 class _DataDependent(RuntimeError):
-    """What torch raises for a symbol without a value; rules only catch it."""
+    """Stands for the exception that torch raises for a symbol without a value; rules only catch it."""
 
 
 ANSWERS: dict[str, Any] = {
@@ -95,11 +95,11 @@ ANSWERS: dict[str, Any] = {
 
 
 class _Expression:
-    """What sympy's expressions are instances of, as long as there are none."""
+    """Stands for sympy's class of expressions while sympy is not imported; it has no instances."""
 
 
 class _StandIn(types.ModuleType):
-    """Stands for a module; what it has no answer to is the real one's, which is imported then."""
+    """Stands in for a module. A name without an answer is looked up in the real module, which is imported at that moment."""
 
     def __init__(self, name: str, answers: dict[str, Any]) -> None:
         super().__init__(name)
@@ -110,13 +110,13 @@ class _StandIn(types.ModuleType):
         if self.real is None and name in self.answers:
             return self.answers[name]
         if name == "__path__" and "." in self.__name__:
-            raise AttributeError(name)  # the import system asks; it is no package
+            raise AttributeError(name)  # asked by the import system; this is not a package
         if name == "__file__" and self.real is None:
-            raise AttributeError(name)  # inspect.getmodule asks all modules
+            raise AttributeError(name)  # asked by inspect.getmodule of every module
         return getattr(self.load(), name)
 
     def load(self) -> types.ModuleType:
-        """The real module, imported if need be."""
+        """The real module, which is imported if necessary."""
         with _lock:
             if self.real is None:
                 found = sys.modules.get(self.__name__)
@@ -128,13 +128,14 @@ class _StandIn(types.ModuleType):
 
 
 class _Questions(_StandIn):
-    """Answers for symbols of ours, whether the real module is there or not."""
+    """Answers for dynamo_lite's symbols, whether or not the real module has been imported."""
 
     def __getattribute__(self, name: str) -> Any:
         return ANSWERS[name] if name in ANSWERS else super().__getattribute__(name)
 
     def load(self) -> types.ModuleType:
-        """The real module. It answers what is not answered here, the rest of the operator's questions are ours."""
+        """The real module. It answers only the question that has no answer here: the stand-in stays in ``sys.modules`` for
+        the rest of the operator."""
         with _lock:
             real = super().load()
             if _depths[self]:
@@ -143,7 +144,7 @@ class _Questions(_StandIn):
 
 
 _questions = _Questions(NAME, ANSWERS)
-# Rules import these two modules; where sizes are numbers, they use no more of them than these names.
+# Rules import these two modules; where sizes are numbers, they use only these names of them.
 _sympy = _StandIn("sympy", {"Basic": _Expression})
 _functions = _StandIn("torch.utils._sympy.functions", {"Max": max})
 _lock = threading.RLock()
@@ -173,10 +174,11 @@ _NOTHING = contextlib.nullcontext()
 
 
 def scope(symbols: bool) -> contextlib.AbstractContextManager[None]:
-    """While it lasts, what torch's rules import for symbols is answered here.
+    """A context in which imports of torch's rules for symbols are answered here.
 
     Args:
-        symbols: whether they meet symbols of ours; if not, the real modules answer if they are there.
+        symbols: whether the rules will meet dynamo_lite's symbols; if not, the real modules answer if they have been
+            imported.
     """
     return _answering() if symbols or NAME not in sys.modules else _NOTHING
 
