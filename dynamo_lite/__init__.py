@@ -1,6 +1,7 @@
 """dynamo_lite: a just-in-time compiler for PyTorch programs.
 
-``@dynamo_lite.compile`` on a function, or ``dynamo_lite.compile(model)``; everything else here is for looking inside.
+Apply ``@dynamo_lite.compile`` to a function, or call ``dynamo_lite.compile(model)``. The other names are settings,
+marks for functions and tensors, and tools for inspection.
 """
 import sys as _sys
 

@@ -1,4 +1,4 @@
-"""``python -m dynamo_lite rules [NAME]``: prints what becomes of a call, or the whole table of calls.
+"""``python -m dynamo_lite rules [NAME]``: prints what becomes of a call that is captured, or the whole table of calls.
 
 Invariant: the table is only read; nothing is compiled.
 """
@@ -9,7 +9,7 @@ from dynamo_lite.debug import rules
 
 
 def main(arguments: list[str]) -> int:
-    """Runs a command; gives the exit status."""
+    """Runs a command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m dynamo_lite", description="Questions to dynamo_lite.")
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("rules", help="what becomes of a call where it is captured, and why")

@@ -1,4 +1,4 @@
-"""What can stop a capture: one row per kind, with a stable identifier, what it is, and what the user can do.
+"""The kinds of graph break: for each a stable identifier, its name, its cause, and advice for the user.
 
 The identifiers are part of the public interface: users filter logs by them, and `docs/graph_breaks.md` is written from
 this table. Invariant: a row may be reworded; an identifier, once released, is neither renamed nor reused.

@@ -1,8 +1,8 @@
-"""Every setting of dynamo_lite, in one table: name, type, default, what it does.
+"""All settings of dynamo_lite in one table: name, type, default, purpose.
 
-Read a setting as an attribute (`config.recompile_limit`), set it the same way, or for a while with `config.patch(...)`.
-Each can also be given in the environment as `DYNAMO_LITE_<NAME>`. Invariant: a setting holds a value of its declared
-type; a wrong type or choice, or a name that does not exist, is an error that says what would have been right.
+A setting is read as an attribute (`config.recompile_limit`), and set by assignment, or temporarily by
+`config.patch(...)`. Each can also be set in the environment as `DYNAMO_LITE_<NAME>`. Invariant: a setting has a value
+of its declared type; a wrong type or choice, or an unknown name, is an error that says what would have been right.
 """
 import contextlib
 import dataclasses
@@ -30,16 +30,16 @@ class Option:
 
     @property
     def type(self) -> Any:
-        """The type of its values."""
+        """The type of the setting's values."""
         return type(self.default)
 
     @property
     def env(self) -> str:
-        """The environment variable that sets it."""
+        """Name of the environment variable that sets it."""
         return "DYNAMO_LITE_" + self.name.upper()
 
     def parse(self, text: str) -> Any:
-        """A value from the environment's text."""
+        """Parses a value from the text of the environment variable."""
         if self.type is bool:
             lowered = text.strip().lower()
             if lowered in ("1", "true", "yes", "on"):
@@ -63,7 +63,7 @@ class Option:
         return text
 
     def check(self, value: Any) -> Any:
-        """`value` as this option stores it, or an error in words."""
+        """Returns `value` in the form in which it is stored, or raises an error that explains why it is not valid."""
         if self.type is tuple and isinstance(value, (list, set, frozenset)):
             value = tuple(value)
         if self.type is str and isinstance(value, os.PathLike):
@@ -99,7 +99,7 @@ def _disabled_for_torch() -> bool:
 
 
 def _absolute(name: str, path: str) -> str:
-    """A path that means the same when the program changes its folder."""
+    """An absolute path, which stays valid when the program changes its working directory."""
     expanded = os.path.expanduser(path)
     if expanded.startswith("~"):
         raise ValueError(f"config.{name} is {path!r}, and there is no such home folder")
@@ -110,8 +110,8 @@ def _absolute(name: str, path: str) -> str:
 
 
 def _user_cache_dir() -> str:
-    """Where this user's programs keep files; a user without a home, as containers have, gets a folder among the
-    temporary ones.
+    """The folder for cached files of this user's programs. A user without a home directory, as in containers, gets a
+    folder in the directory for temporary files.
     """
     base = os.environ.get("XDG_CACHE_HOME", "")
     home = os.path.expanduser("~")
@@ -226,7 +226,7 @@ def watch(name: str, changed: Callable[[], None]) -> None:
 
 
 class _ConfigModule(types.ModuleType):
-    """Checks what is assigned, and answers an unknown name with the near ones."""
+    """The class of this module: checks assignments, and suggests similar names for an unknown one."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("__"):
@@ -261,7 +261,7 @@ def _start_value(option: Option) -> Any:
     try:
         return option.check(option.parse(text))
     except (TypeError, ValueError) as e:
-        # A wrong variable must not stop a program at import.
+        # A wrong variable must not make the import fail.
         warnings.warn(f"{e}; {option.env} is ignored", stacklevel=2)
         return option.default
 
@@ -279,7 +279,7 @@ def _warn_of_misspelt_variables() -> None:
         name = variable.removeprefix(prefix)
         if variable.startswith(prefix) and name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-            if near:  # others may be somebody else's
+            if near:  # a variable without a similar name may belong to another program
                 warnings.warn(f"there is no variable {variable}: did you mean {prefix}{near[0]}?", stacklevel=2)
 
 
@@ -287,12 +287,12 @@ _warn_of_misspelt_variables()
 
 
 def snapshot() -> dict[str, Any]:
-    """All values as they are now."""
+    """The current values of all settings."""
     return {name: globals()[name] for name in OPTIONS}
 
 
 class Patch(contextlib.ContextDecorator):
-    """Some settings, set on entry and restored on exit; may be entered again while it is entered."""
+    """Sets some settings on entry and restores them on exit; may be entered again while it is active."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self.values = values
@@ -311,12 +311,12 @@ class Patch(contextlib.ContextDecorator):
 
 
 def patch(**values: Any) -> Patch:
-    """Set the named settings in a `with` block, or while the decorated function runs; all are checked first."""
+    """Sets settings within a `with` block, or while the decorated function runs. All values are checked first."""
     return Patch({name: _find(name).check(value) for name, value in values.items()})
 
 
 def describe() -> str:
-    """The table in words: each setting with its value, default, variable and purpose."""
+    """The table as text: each setting with its value, default, environment variable and purpose."""
     rows = []
     for name, option in OPTIONS.items():
         choices = f" ({'|'.join(option.choices)})" if option.choices else ""

@@ -1,7 +1,7 @@
-"""The errors that dynamo_lite raises, each with a message that says what happened, where, and what to do.
+"""The errors that dynamo_lite raises. Each message says what happened, where, and what the user can do.
 
-Invariant: an error's text is made when it is shown, not when it is raised, because the interpreter fills in the user's
-stack on the way up. Errors of the user's own program are never wrapped in these.
+Invariants: an error's text is made when it is shown, not when it is raised, because the interpreter adds the user's
+stack while the error propagates. Errors of the user's own program are never wrapped in these classes.
 """
 import traceback
 from collections.abc import Iterable
@@ -10,16 +10,16 @@ from .break_kinds import BREAK_KINDS, BreakKind
 
 
 class DynamoLiteError(RuntimeError):
-    """The base of everything that dynamo_lite raises on purpose."""
+    """The base class of all errors that dynamo_lite raises on purpose."""
 
 
 class Unsupported(DynamoLiteError):
-    """A construct that can't be captured: a graph break, or with fullgraph=True the user's error.
+    """A construct that can't be captured: a graph break or, with fullgraph=True, an error for the user.
 
-    `kind` is an identifier of break_kinds.py; `detail` says in a few words what was met; `user_stack` is the user's
-    position, outermost call first, the statement itself last. `visit`, if given, is the instruction of the trace at
-    which the break has to be made; otherwise it is the one that was being evaluated.
-    """
+    `kind` is an identifier of break_kinds.py; `detail` describes in a few words the construct that was met;
+    `user_stack` is the position in the user's program, the outermost call first, the statement itself last. `visit`, if
+    given, is the instruction of the trace at which the break has to be made; otherwise it is the one that was being
+    evaluated. """
 
     def __init__(self, kind: str, detail: str, *, user_stack: Iterable[traceback.FrameSummary] | None = None,
                  hint: str | None = None, visit: int | None = None) -> None:
@@ -37,12 +37,12 @@ class Unsupported(DynamoLiteError):
 
     @property
     def reason(self) -> str:
-        """What was met, in one line."""
+        """The construct that was met, in one line."""
         return f"{self.break_kind.what}: {self.detail}" if self.detail else self.break_kind.what
 
     @property
     def where(self) -> str:
-        """`file:line in function` of the statement, or "" while the interpreter has not filled it in."""
+        """`file:line in function` of the statement; "" as long as the interpreter has not added the stack."""
         return place(self.user_stack[-1]) if self.user_stack else ""
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class Unsupported(DynamoLiteError):
         return "\n".join([*lines, *self._background()])
 
     def report(self) -> str:
-        """The same with the place first, as a log wants it."""
+        """The message with the place first, for logs."""
         line = source_line(self.user_stack[-1]) if self.user_stack else []
         return "\n".join([f"{self.where}: {self.reason}  [{self.kind}]", *line, *self._background()])
 
@@ -81,7 +81,7 @@ class BackendCompilerFailed(DynamoLiteError):
 
 
 class InvalidBackend(DynamoLiteError):
-    """A backend name that nobody registered."""
+    """A backend name that is not registered."""
 
     def __init__(self, name: object, known: Iterable[str]) -> None:
         self.known = sorted(known)
@@ -120,7 +120,7 @@ class InternalError(DynamoLiteError):
 
 
 def place(frame: traceback.FrameSummary) -> str:
-    """`file:line in function`."""
+    """The position of a frame as `file:line in function`."""
     return f"{frame.filename}:{frame.lineno} in {frame.name}"
 
 

@@ -1,10 +1,10 @@
-"""Logs that a user can switch on by name, counters, and the time that each phase of a compile takes.
+"""Logs that a user can enable by name, counters, and the time that each phase of a compile takes.
 
-An artifact is one stream of records of the logger `dynamo_lite.<name>`. `DYNAMO_LITE_LOGS="graph_breaks,+bytecode"`,
-the same in `TORCH_LOGS` for the names that both know, and `set_logs` switch artifacts: a bare name shows it, `+` shows
-more, `-` less (errors only), `all` means every artifact. Warnings are shown unless `-` hides them. Invariants: a record
-carries the id of the frame that was being compiled as `record.frame_id`; it is printed here only if no handler of the
-user's own takes it.
+An artifact is one stream of records, of the logger `dynamo_lite.<name>`. Artifacts are enabled by
+`DYNAMO_LITE_LOGS="graph_breaks,+bytecode"`, by the same in `TORCH_LOGS` for the names that torch also has, and by
+`set_logs`. A bare name enables an artifact, `+` shows more, `-` less (errors only), `all` stands for every artifact.
+Warnings are shown unless `-` hides them. Invariants: a record carries the id of the frame that was being compiled as
+`record.frame_id`; it is printed here only if no handler of the user's takes it.
 """
 import contextlib
 import dataclasses
@@ -22,7 +22,7 @@ ROOT = "dynamo_lite"
 
 @dataclasses.dataclass(frozen=True)
 class LogArtifact:
-    """One stream of records; `more` says what `+name` adds."""
+    """One stream of records; `more` says what `+name` shows in addition."""
 
     name: str
     help: str
@@ -34,14 +34,14 @@ class LogArtifact:
 
 
 class UnknownArtifact(ValueError):
-    """A name in a log setting that stands for nothing."""
+    """A name in a log setting that is not the name of an artifact."""
 
 
 ARTIFACTS: dict[str, LogArtifact] = {}
 
 
 def register_artifact(name: str, help: str, more: str = "") -> logging.Logger:
-    """Make the stream `name` known; its logger."""
+    """Registers the artifact `name` and returns its logger."""
     assert name not in ARTIFACTS, f"log artifact {name!r} is registered twice"
     ARTIFACTS[name] = LogArtifact(name, help, more)
     logger = ARTIFACTS[name].logger
@@ -56,13 +56,13 @@ def artifact(name: str) -> logging.Logger:
 
 
 def enabled(name: str, level: int = logging.INFO) -> bool:
-    """Whether records of this level are wanted: ask before you make an expensive text."""
+    """Whether records of this level are shown. To be asked before making an expensive text."""
     return ARTIFACTS[name].logger.isEnabledFor(level)
 
 
 # ---------------------------------------------------------------- records
 class _State(threading.local):
-    """What belongs to the compile that this thread is in."""
+    """The state of the compile that the thread is in."""
 
     def __init__(self) -> None:
         self.frame_id = ""
@@ -71,9 +71,9 @@ class _State(threading.local):
 
 
 _state = _State()
-# Taken again by what a signal's handler or a finalizer runs in the middle of its holder.
+# Reentrant, because a signal handler or a finalizer may run, and log, while its thread holds the lock.
 _lock = threading.RLock()
-# A fork may happen while another thread, which the child does not have, holds it.
+# A fork may happen while another thread, which does not exist in the child, holds the lock.
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 _seen: set[tuple[str, Hashable]] = set()
 _counters: dict[str, int] = {}
@@ -82,7 +82,7 @@ _phase_times: dict[str, float] = {}
 
 @contextlib.contextmanager
 def frame(frame_id: str) -> Iterator[None]:
-    """Records sent inside carry this id: `3/1` is the second compile of the fourth code object."""
+    """A context whose records carry this id: `3/1` is the second compile of the fourth code object."""
     before, _state.frame_id = _state.frame_id, frame_id
     try:
         yield
@@ -91,7 +91,7 @@ def frame(frame_id: str) -> Iterator[None]:
 
 
 def current_frame() -> str:
-    """The id of the compile that this thread is in, such as ``3/1``; empty outside of one."""
+    """The id of the compile that the thread is in, such as ``3/1``; empty outside a compile."""
     return _state.frame_id
 
 
@@ -102,9 +102,10 @@ def _add_frame_id(record: logging.LogRecord) -> bool:
 
 
 def first_time(name: str, key: Hashable) -> bool:
-    """True the first time that `key` is met for artifact `name` since the last reset: for what is said once.
+    """Whether `key` occurs for the first time in artifact `name` since the last reset; for messages that are shown
+    once.
 
-    Code in the key is known by its place and hash, so that it is not kept alive.
+    A code object in the key is represented by its place and hash, so that it is not kept alive.
     """
     said = name, tuple(map(_place, key)) if isinstance(key, tuple) else _place(key)
     with _lock:
@@ -119,10 +120,10 @@ def _place(key: Hashable) -> Hashable:
 
 
 def warn_once(text: str, level: int = 3) -> None:
-    """A warning, once until the next reset.
+    """Issues a warning, once until the next reset.
 
     Args:
-        level: how far up its line is; 3 is the caller of the function that calls this.
+        level: stack level of the line that is blamed; 3 is the caller of the function that calls this.
     """
     if first_time("warnings", text):
         warnings.warn(text, stacklevel=level)
@@ -137,7 +138,7 @@ class _Formatter(logging.Formatter):
 
 
 class _LastResort(logging.Handler):
-    """Prints on standard error what no handler of the user's takes."""
+    """Prints records on standard error that no handler of the user's takes."""
 
     def emit(self, record: logging.LogRecord) -> None:
         logger: logging.Logger | None = logging.getLogger(record.name)
@@ -146,11 +147,11 @@ class _LastResort(logging.Handler):
                 return
             logger = logger.parent if logger.propagate else None
         try:
-            # Looked up each time: it may have been redirected.
+            # sys.stderr is read each time, as it may have been redirected.
             sys.stderr.write(self.format(record) + "\n")
         except RecursionError:
             raise
-        except Exception:  # whatever a stream of the user's raises: the protocol of logging.Handler.emit
+        except Exception:  # whatever a stream of the user's raises; this is the protocol of logging.Handler.emit
             self.handleError(record)
 
 
@@ -166,7 +167,8 @@ _LEVELS = {"": logging.INFO, "+": logging.DEBUG, "-": logging.ERROR}
 
 
 def parse_settings(text: str) -> tuple[dict[str, int], list[str]]:
-    """`"graph_breaks,+bytecode,-guards"` as levels by artifact, the last entry winning, and the unknown names."""
+    """Parses `"graph_breaks,+bytecode,-guards"`: the levels by artifact (the last entry wins), and the unknown
+    names."""
     levels: dict[str, int] = {}
     unknown = []
     for entry in text.split(","):
@@ -190,16 +192,16 @@ def _unknown_message(names: list[str], setting: str) -> str:
 
 
 def set_logs(settings: str | None = None, /, **levels: bool | int | str) -> None:
-    """Say which artifacts are logged from now on; the others show warnings only.
+    """Chooses the artifacts that are logged from now on; the others show warnings only.
 
     `set_logs("graph_breaks,+bytecode")`, `set_logs(graph_breaks=True, bytecode=logging.DEBUG)`, `set_logs()` for none.
 
     Args:
-        settings: names with commas between them, as in DYNAMO_LITE_LOGS; "+name" shows more of one.
-        levels: by name, True or False, a level of the logging module, or its name.
+        settings: names separated by commas, as in DYNAMO_LITE_LOGS; "+name" shows more of an artifact.
+        levels: for each name True or False, a level of the logging module, or the name of a level.
 
     Raises:
-        UnknownArtifact: nothing that is logged has this name.
+        UnknownArtifact: there is no artifact of such a name.
     """
     wanted, unknown = parse_settings(settings or "")
     unknown += [name for name in levels if name not in ARTIFACTS and name != "all"]
@@ -221,11 +223,11 @@ def _level(value: bool | int | str) -> int:
 
 
 def _apply_environment() -> None:
-    # torch names streams of its own in TORCH_LOGS and reports what it does not know, so this is silent about them.
+    # torch has names of its own in TORCH_LOGS and reports unknown ones, so they are not reported here.
     levels, _ = parse_settings(os.environ.get("TORCH_LOGS", ""))
     own, unknown = parse_settings(os.environ.get("DYNAMO_LITE_LOGS", ""))
     if unknown:
-        # An exception here would stop a program over a log setting.
+        # Only printed: an exception would stop the program because of a log setting.
         print(f"[{ROOT}] " + _unknown_message(unknown, "DYNAMO_LITE_LOGS"), file=sys.stderr)
     for name, level in {**levels, **own}.items():
         artifact(name).setLevel(level)
@@ -233,7 +235,7 @@ def _apply_environment() -> None:
 
 # ---------------------------------------------------------------- counters
 def count(name: str, n: int = 1) -> None:
-    """Add to a counter, such as "kernels", "graphs", "skipped_frames"."""
+    """Adds to a counter, such as "kernels", "graphs", "skipped_frames"."""
     with _lock:
         _counters[name] = _counters.get(name, 0) + n
 
@@ -245,7 +247,7 @@ def counters() -> dict[str, int]:
 
 
 def reset_counters() -> None:
-    """Forget all counters."""
+    """Clears all counters."""
     with _lock:
         _counters.clear()
 
@@ -262,7 +264,7 @@ class _Phase:
 
 @contextlib.contextmanager
 def phase(name: str) -> Iterator[None]:
-    """Time spent inside counts for phase `name`, less what phases inside it count for themselves."""
+    """A context whose time counts for phase `name`, except for the time of phases nested inside."""
     mine = _Phase(name)
     _state.phases.append(mine)
     try:
@@ -279,20 +281,20 @@ def phase(name: str) -> Iterator[None]:
 
 
 def phase_times() -> dict[str, float]:
-    """Seconds by phase, of all threads, since the last reset; phases do not overlap, so they add up."""
+    """Seconds by phase, over all threads, since the last reset; phases do not overlap, so the times can be added."""
     with _lock:
         return dict(_phase_times)
 
 
 def reset_phase_times() -> None:
-    """Forget the seconds of all phases."""
+    """Clears the times of all phases."""
     with _lock:
         _phase_times.clear()
 
 
 @contextlib.contextmanager
 def collect_phases() -> Iterator[dict[str, float]]:
-    """The seconds by phase of what this thread does inside: for one compile's report."""
+    """Collects the seconds by phase that this thread spends in the context, for the report of one compile."""
     mine: dict[str, float] = {}
     _state.collectors.append(mine)
     try:
@@ -302,7 +304,7 @@ def collect_phases() -> Iterator[dict[str, float]]:
 
 
 def reset() -> None:
-    """Forget counters, phase times and what was said once; settings stay."""
+    """Clears counters, phase times and the record of messages shown once; settings stay."""
     with _lock:
         _seen.clear()
         _counters.clear()

@@ -1,8 +1,8 @@
-"""What differs between the versions of torch, 2.11 to 2.15, each with its reason: the one place that says so.
+"""All differences between the versions of torch, 2.11 to 2.15, that the compiler has to know, each with its reason.
 
-What a version lacks is asked of torch itself, never of its number, so that a build between two versions is right too;
-the number decides only whether torch is old enough to be refused. Invariant: importing this imports nothing of torch
-that ``import torch`` has not imported, so that it can be asked before anything else of the compiler is.
+Whether a version has a feature is found out from torch itself, never from its version number, so that this also works
+for a build between two versions; the number only decides whether torch is too old. Invariant: importing this module
+imports nothing of torch that ``import torch`` has not imported, so that it can be imported before the rest.
 """
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ OLDEST = (2, 11)
 
 
 def refusal(version: str) -> str | None:
-    """Why the compiler does not run with this version of torch, in one sentence; None where it does."""
+    """Why the compiler does not run with this version of torch, in one sentence; None if it does."""
     found = re.match(r"(\d+)\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) >= OLDEST:
         return None
     return f"dynamo_lite needs torch {OLDEST[0]}.{OLDEST[1]} or later, and this is torch {version}"
 
 
-# Until 2.14 a class method in Python, from 2.15 on one in C, which is found by its descriptor.
+# A class method in Python up to 2.14. From 2.15 on it is one in C, which is identified by its descriptor.
 _apply = torch.autograd.Function.__dict__["apply"]
 FUNCTION_APPLY: Callable[..., Any] = getattr(_apply, "__func__", _apply)
 
@@ -45,7 +45,7 @@ class _Identity(torch.autograd.Function):
 
 @functools.cache
 def apply_takes_keywords() -> bool:
-    """Whether ``apply`` of autograd functions with a ``setup_context`` takes keyword arguments: not in 2.11."""
+    """Whether ``apply`` of autograd functions with a ``setup_context`` takes keyword arguments; not in 2.11."""
     try:
         _Identity.apply(x=None)
     except TypeError:
@@ -53,14 +53,15 @@ def apply_takes_keywords() -> bool:
     return True
 
 
-# Whether torch.fx traces is a flag of the module until 2.14, of the thread from 2.15 on.
+# Whether torch.fx keeps the flag that it is tracing per thread (from 2.15 on) or per module (up to 2.14).
 FX_TRACES_BY_THREAD = hasattr(_symbolic_trace, "_is_fx_tracing_tls")
 
-# Whether autograd unpacks one by one what a node has saved, and compares its version: not in 2.11, where the compiler
-# notes the versions itself, so that a saved value that was written to is an error for gradients alone that need it.
+# Whether autograd unpacks the saved tensors of a node one by one, comparing versions. It does not in 2.11, where the
+# compiler records the versions itself, so that mutating a saved tensor is an error only for gradients that need it.
 SAVED_ONE_BY_ONE = hasattr(torch._C._autograd.SavedTensor, "unpack")
 
-# Switches of kernels that came later: setter -> getter. The kernel of cuDNN's depthwise convolutions: 2.13.
+# Switches of kernels that newer versions have: setter -> getter. That of cuDNN's depthwise convolutions is from 2.13
+# on.
 LATER_SWITCHES: dict[Any, Any] = {
     getattr(torch._C, f"_set_{name}"): getattr(torch._C, f"_get_{name}")
     for name in ("cudnn_depthwise_kernel",) if hasattr(torch._C, f"_set_{name}")
@@ -68,7 +69,7 @@ LATER_SWITCHES: dict[Any, Any] = {
 
 
 class _Asked(torch.Tensor):
-    """A tensor that notes whether its sizes are asked for as numbers, which symbolic ones are not."""
+    """A tensor that records whether its sizes are requested as numbers, which is not possible for symbolic sizes."""
 
     held: torch.Tensor
     numbers_asked = False
@@ -90,13 +91,13 @@ class _Asked(torch.Tensor):
 
 
 class _Asking(TorchDispatchMode):
-    """Has ``_Asked`` take all operations: one that came to it as a tensor's class would have torch import
-    ``torch.distributed.tensor`` and sympy, a second of the first call with symbolic sizes.
+    """Passes all operations to ``_Asked``. If an operation reached it as a tensor's class instead, torch would import
+    ``torch.distributed.tensor`` and sympy, which adds a second to the first call with symbolic sizes.
     """
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # Keeps TorchDispatchMode.__init_subclass__ from importing torch._dynamo with the first call.
+        # Keeps TorchDispatchMode.__init_subclass__ from importing torch._dynamo at the first call.
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -104,7 +105,7 @@ class _Asking(TorchDispatchMode):
 
 
 def asks_for_numbers(operation: Callable[[torch.Tensor], Any]) -> bool:
-    """Whether an operation, given a tensor of three dimensions, asks for the tensor's sizes as numbers."""
+    """Whether an operation requests the sizes of its argument, a tensor of three dimensions, as numbers."""
     held = torch.zeros(2, 3, 4)
     probe = _Asked(held)
     with _disable_current_modes(), _Asking():
@@ -114,9 +115,10 @@ def asks_for_numbers(operation: Callable[[torch.Tensor], Any]) -> bool:
 
 @functools.cache
 def matmul_asks_for_numbers() -> bool:
-    """Whether ``matmul`` as C++ decomposes it (and so ``linear`` without a bias) takes no symbolic sizes: 2.11.
+    """Whether ``matmul`` as C++ decomposes it (and therefore ``linear`` without a bias) rejects symbolic sizes, as in
+    2.11.
 
-    Its decomposition in Python, which torch uses while its Python dispatcher is enabled, does.
+    Its decomposition in Python, which torch uses while its Python dispatcher is enabled, accepts them.
     """
     other = torch.zeros(4, 4)
     return asks_for_numbers(lambda probe: torch.matmul(probe, other))
@@ -124,8 +126,8 @@ def matmul_asks_for_numbers() -> bool:
 
 @functools.cache
 def spectra_take_sorted_dims() -> bool:
-    """Whether torch's rule for a spectrum along several dimensions, whose order changes no result, gives strides that
-    overlap where they are not sorted: 2.11.
+    """Whether torch's metadata rule for an FFT along several dimensions gives overlapping strides if these dimensions
+    are not sorted, as in 2.11. Their order changes no result.
     """
     with _disable_current_modes():
         x = torch.empty(3, 5, 7, dtype=torch.complex64, device="meta")
@@ -135,8 +137,8 @@ def spectra_take_sorted_dims() -> bool:
 
 @functools.cache
 def norms_take_dims_from_the_front() -> bool:
-    """Whether torch's rule for ``linalg.vector_norm`` leaves dimensions of one element that are counted from the back:
-    2.11.
+    """Whether torch's metadata rule for ``linalg.vector_norm`` keeps dimensions of size 1 that are given by negative
+    indices, as in 2.11.
     """
     with _disable_current_modes():
         x = torch.empty(7, 1, device="meta")
@@ -146,13 +148,13 @@ def norms_take_dims_from_the_front() -> bool:
 
 @functools.cache
 def clamp_ignores_nan() -> bool:
-    """Whether ``clamp`` by a single bound that is NaN gives what it gets: 2.11; later versions give NaN."""
+    """Whether ``clamp`` with a single bound that is NaN returns its input, as in 2.11; later versions return NaN."""
     with _disable_current_modes():
         return not torch.ones(1).clamp(max=math.nan).isnan().item()
 
 
 class _Divided(int):
-    """A number that notes whether it is asked what a division leaves."""
+    """A number that records whether its remainder is requested."""
 
     remainder_asked = False
 
@@ -163,8 +165,8 @@ class _Divided(int):
 
 @functools.cache
 def mend_sizes_of_pooling() -> None:
-    """Has torch's rules for pooling divide sizes as Python does, which is what they compute, without questions: 2.11
-    asks whether something is left, and each answer would be a guard of the size.
+    """Makes torch's metadata rules for pooling divide sizes by ``//``, which gives the same numbers. In 2.11 they ask
+    whether there is a remainder, and each answer would be a guard on the size.
     """
     from torch import _meta_registrations as rules
 

@@ -33,7 +33,8 @@ _KINDS_OF_DEVICES = {1: "cpu", 2: "cuda"}
 
 @dataclasses.dataclass(frozen=True)
 class GuardFailure:
-    """`change` says what was and what is now, in the user's names; `advice` says how to avoid it, where that is known."""
+    """`change` says what was and what is now, in the user's names; `advice` says how to avoid it, where that is
+    known."""
 
     change: str
     advice: str = ""

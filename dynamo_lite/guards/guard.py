@@ -47,7 +47,8 @@ def _device_words(device_type: Any, index: Any) -> str:
 
 
 class _Words(reprlib.Repr):
-    """Like ``repr()``, but without calling a ``__repr__`` that the user's program defines: a message runs no user code."""
+    """Like ``repr()``, but without calling a ``__repr__`` that the user's program defines: a message runs no user
+    code."""
 
     def repr_instance(self, x: Any, level: int) -> str:
         says = type(x).__repr__
@@ -169,7 +170,8 @@ class GuardSet:
         self._class_names.setdefault(id(cls), (cls, {}))[1].setdefault(name, value)
 
     def class_value(self, cls: type, name: str, default: Any) -> Any:
-        """The value that a lookup of `name` in the bases of `cls` is required to find; `default` if none is required."""
+        """The value that a lookup of `name` in the bases of `cls` is required to find; `default` if none is
+        required."""
         known = self._class_names.get(id(cls))
         return default if known is None else known[1].get(name, default)
 
@@ -200,8 +202,8 @@ class GuardSet:
         return len(self._guards) + len(self._class_names)
 
 
-# The most frequent classes of expected values. Two values of a class in the first set require the same if they are equal;
-# two objects of a class in the second set only if they are the same object.
+# The most frequent classes of expected values. Two values of a class in the first set require the same if they are
+# equal; two objects of a class in the second set only if they are the same object.
 _BY_VALUE = frozenset({int, str, bytes, bool, type(None)})
 _BY_IDENTITY = frozenset({type, types.CodeType, types.FunctionType, types.BuiltinFunctionType, types.ModuleType})
 
@@ -209,7 +211,8 @@ _BY_IDENTITY = frozenset({type, types.CodeType, types.FunctionType, types.Builti
 def expectation(value: Any) -> Any:
     """A key that is equal for two operands of checks if and only if they expect the same."""
     # 1, True and 1.0 are equal but different expectations, so the class is part of the key. Classes and code objects
-    # compare by identity. No isinstance(), which may read ``__class__``: a class of the user's may define that property.
+    # compare by identity. No isinstance(), which may read ``__class__``: a class of the user's may define that
+    # property.
     cls = type(value)
     if cls in _BY_VALUE:
         return (cls, value)

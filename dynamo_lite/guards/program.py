@@ -128,7 +128,8 @@ def _relation(builder: _Builder, guard: Guard) -> None:
 
 
 def _without_last(builder: _Builder, guard: Guard) -> None:
-    # The last expected value is only for the text: the name of the dtype, which the step has as code and bits, or a reason.
+    # The last expected value is only for the text: the name of the dtype, which the step has as code and bits, or a
+    # reason.
     builder.emit((guard.kind, builder.register(guard.source), *guard.expected[:-1]), lambda: guard.text)
 
 

@@ -70,7 +70,8 @@ class Source:
         return key
 
     def path(self) -> tuple[Any, ...]:
-        """The parts that identify this path: the kind of its last step, the operands, the key of the source it starts from."""
+        """The parts that identify this path: the kind of its last step, the operands, the key of the source it starts
+        from."""
         raise NotImplementedError
 
     @property
@@ -177,7 +178,8 @@ class BuiltinSource(Source):
 
 
 class ConstSource(Source):
-    """An object that outlives every cache entry, such as a class or a module's dict. The entry holds a reference to it."""
+    """An object that outlives every cache entry, such as a class or a module's dict. The entry holds a reference to
+    it."""
 
     __slots__ = ("value", "words")
 

@@ -1,8 +1,8 @@
-"""Tables in which functions are registered by class, beside what implements them: what reads an attribute, what
-constructs an object, what wraps a value.
+"""Tables in which functions are registered by class, next to their implementation: functions that read an attribute,
+construct an object, or wrap a value.
 
-Invariant: a class has one function in a table. A second one is refused when its module is imported, so that the order
-of imports decides nothing.
+Invariant: a table has one function for a class. A second one is refused when its module is imported, so that the order
+of imports has no influence.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ClassTable(Generic[Function]):
-    """Functions by class.
+    """A table of functions by class.
 
     Args:
         what: what the functions do to a class's objects, for the message of a duplicate, such as "constructed".
@@ -44,18 +44,18 @@ class ClassTable(Generic[Function]):
         return add
 
     def exact(self, cls: type) -> Function | None:
-        """The function of this very class."""
+        """The function registered for exactly this class; None if there is none."""
         return self.rows.get(cls)
 
     def of(self, cls: type) -> Function | None:
-        """The function of the first class in the method resolution order that has one."""
+        """The function of the first class in the method resolution order that has one; None if there is none."""
         for base in cls.__mro__:
             if base in self.rows:
                 return self.rows[base]
         return None
 
     def unless(self, cls: type, method: str) -> Function | None:
-        """The same; None where a class before that one defines `method` otherwise."""
+        """Like :meth:`of`, but None if a class earlier in the method resolution order overrides `method`."""
         for base in cls.__mro__:
             if base in self.rows:
                 return self.rows[base]

@@ -1,13 +1,13 @@
-"""What becomes of a call that is traced: one table from callables and modules to rules, and the one function that reads
-it, :func:`decide`.
+"""What becomes of a call that is traced: the table from callables and modules to rules, and the function that reads it,
+:func:`decide`.
 
-A row is written beside what implements it, by a decorator (``handles``, ``replaces``, ``stands_in_for``,
-``looks_at``) or a call (``row``, ``module``, ``breaks``); rows that need no implementation stand in ``trace_rules``.
-The most particular row decides: what the user has said about a callable, a row of its own, the method of a class that
-it binds, its class, the longest prefix of its module's name, and at last what it is (``docs/design/calls.md``).
+A row is written next to its implementation, by a decorator (``handles``, ``replaces``, ``stands_in_for``, ``looks_at``)
+or a call (``row``, ``module``, ``breaks``); rows that need no implementation are in ``trace_rules``. The most specific
+row applies. In order: the user's rule for the callable, its own row, the row of the class's method that it binds, the
+row of its class, that of the longest prefix of its module's name, and a default (``docs/design/calls.md``).
 
-Invariant: a callable has one row, so that a second one is an error at import; the decision depends on the callable and
-on what the user has said of it alone, so that it is the same at every call. Nothing here knows how calls are traced.
+Invariants: a callable has one row, and a second one is an error at import. The decision depends only on the callable
+and on the user's rules for it, so it is the same at every call. Nothing here knows how calls are traced.
 """
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from . import torch_marks
 
 
 class Rule(enum.Enum):
-    """What a call becomes."""
+    """What the compiler makes of a call."""
 
-    __hash__ = object.__hash__  # in C: rules are keys of tables that each call asks
+    __hash__ = object.__hash__  # implemented in C: rules are keys of tables that are read at each call
 
     GRAPH = "a graph node"
     ELEMENTS = "a graph node where its tensors' elements are known, and a break elsewhere"
@@ -52,7 +52,7 @@ class Rule(enum.Enum):
 
 
 class Level(enum.IntEnum):
-    """How particular a decision is: of several that fit, the one of the lowest level counts."""
+    """How specific a decision is: if several apply, that of the lowest level is taken."""
 
     USER = 0
     CALLABLE = 1
@@ -64,18 +64,18 @@ class Level(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """A rule, and what belongs to it.
+    """A rule with its details.
 
     Attributes:
-        rule: what a call becomes.
-        kind: where it breaks the graph, the kind of break.
-        reason: why, in words.
-        calls: the function that evaluates the call, or is called in its place; None where the rule needs none.
-        bound: whether the row of a method holds for the method of a known object, too, such as ``random.random``.
-        of_tensor: whether it is an operation on the tensor that comes first: torch's overrides and modes are asked
-            before it is evaluated, and another first argument is left to torch.
-        level: by what the decision was found.
-        subject: the callable or code, or the name, that the row is about.
+        rule: what becomes of a call.
+        kind: the kind of break, if the call breaks the graph.
+        reason: the reason, in words.
+        calls: the function that evaluates the call or is called in its place; None if the rule needs none.
+        bound: whether the row of a method also applies to the method of a known object, such as ``random.random``.
+        of_tensor: whether it is an operation on its first argument, a tensor: torch's overrides and modes are asked
+            before it is evaluated, and a call whose first argument is something else is left to torch.
+        level: the kind of row that gave the decision.
+        subject: the callable, code or name that the row is about.
         place: file and line where the row is written.
     """
 
@@ -90,29 +90,29 @@ class Decision:
     place: tuple[str, int] | None = None
 
     def where(self) -> str:
-        """Where the row is written, as ``file:line``."""
+        """The place where the row is written, as ``file:line``."""
         return f"{self.place[0]}:{self.place[1]}" if self.place is not None else "the defaults of rules.table"
 
 
 class RuleError(ValueError):
-    """A row that can't be: a second one for a callable, or one that says what no row can say."""
+    """A row that is not possible: a second one for a callable, or one with contradictory details."""
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Rows by the identity of a callable or its code. A row holds its subject, so that no other object has the identity.
+# Rows by the id of a callable or its code. A row holds its subject, so that the id is not reused.
 _rows: dict[Any, Decision] = {}
-# Rows of all instances of a class.
+# Rows that apply to all instances of a class.
 _instances: dict[type, Decision] = {}
-# Rows by the prefix of a module's name, for functions written in Python, and by the whole name for those in C.
+# Rows by the prefix of a module's name for functions written in Python, by the whole name for functions written in C.
 _modules: dict[str, Decision] = {}
-# Rows whose callable is named, as its module may not be imported: module -> name in it -> the row.
+# Rows whose callable is given by name, as its module may not be imported yet: module -> name in it -> the row.
 _waiting: dict[str, dict[str, Decision]] = {}
-# What users have said: of callables, with a reference to each that does not keep it, and of modules and names.
+# Rules of users: for callables (with a weak reference where possible), and for modules and names.
 _of_users: dict[int, tuple[Callable[[], Any], Decision]] = {}
 _modules_of_users: dict[str, Decision] = {}
 _waiting_of_users: dict[str, dict[str, Decision]] = {}
-# What is known of modules' names.
+# Remembered results of :func:`decide_module`.
 _by_module: dict[str, Decision] = {}
 
 _BREAKING = (Rule.SKIP, Rule.ELEMENTS)
@@ -123,7 +123,7 @@ _NATIVE = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperD
 
 # ---------------------------------------------------------------- registering
 def _caller() -> tuple[str, int]:
-    """Where the function outside of this module was called that this one is at work for."""
+    """The file and line outside this module from which the current registration was called."""
     frame = sys._getframe(1)
     while frame.f_globals is globals() and frame.f_back is not None:
         frame = frame.f_back
@@ -131,13 +131,14 @@ def _caller() -> tuple[str, int]:
 
 
 def _key(subject: Any) -> Any:
-    """What a row is found by. A method written in C that binds a class is made anew each time that it is read."""
+    """The key of a row. A class method written in C is bound to a new object at each attribute access, so its key is
+    the class's id and the name."""
     owner = getattr(subject, "__self__", None) if type(subject) is types.BuiltinFunctionType else None
     return id(subject) if owner is None or isinstance(owner, types.ModuleType) else (id(owner), subject.__name__)
 
 
 def describe(subject: Any) -> str:
-    """A callable or name in words."""
+    """Text for a callable or name."""
     if isinstance(subject, (str, types.CodeType)):
         return subject if isinstance(subject, str) else f"the code of {subject.co_qualname}"
     module = getattr(subject, "__module__", None) or getattr(getattr(subject, "__objclass__", None), "__module__", None)
@@ -146,7 +147,7 @@ def describe(subject: Any) -> str:
 
 
 def _add(rows: dict[Any, Decision], key: Any, new: Decision) -> None:
-    """Adds a row to a table, which must not have one under the key."""
+    """Adds a row to a table; it is an error if the table has another one under the key."""
     known = rows.setdefault(key, new)
     if known is not new:
         _refuse_second(known, new)
@@ -160,7 +161,7 @@ def _refuse_second(known: Decision, new: Decision) -> NoReturn:
 
 
 def _check(decision: Decision) -> None:
-    """Refuses rows that say what can't be."""
+    """Refuses rows whose details contradict each other."""
     if decision.rule in _BREAKING and decision.kind not in BREAK_KINDS:
         said = f"there is no kind of break {decision.kind!r}; break_kinds.py lists them"
         raise RuleError(f"{describe(decision.subject)}: {said}")
@@ -171,11 +172,11 @@ def _check(decision: Decision) -> None:
 
 def row(rule: Rule, *subjects: Any, kind: str = "call_skipped", reason: str = "",
         calls: Callable[..., Any] | None = None, bound: bool = False, of_tensor: bool = False) -> None:
-    """Adds a row for each of these callables: objects, code of functions that are made anew, or names
-    ``"package.module:name"``, which count once that module is imported.
+    """Adds a row for each of these callables. They are given as objects, as the code of functions that are created anew
+    for each use, or as names ``"package.module:name"``, which take effect once that module is imported.
 
     Raises:
-        RuleError: one of them has a row.
+        RuleError: one of them already has a row.
     """
     place = _caller()
     for subject in subjects:
@@ -188,7 +189,7 @@ def row(rule: Rule, *subjects: Any, kind: str = "call_skipped", reason: str = ""
 
 
 def instances(rule: Rule, *classes: type, kind: str = "call_skipped", reason: str = "") -> None:
-    """Adds a row for calls of all instances of each of these classes that have no row of their own."""
+    """Adds a row for each of these classes; it applies to calls of all instances that have no row of their own."""
     place = _caller()
     for cls in classes:
         new = Decision(rule, kind, reason, level=Level.CLASS, subject=cls, place=place)
@@ -197,11 +198,11 @@ def instances(rule: Rule, *classes: type, kind: str = "call_skipped", reason: st
 
 
 def module(rule: Rule, *prefixes: str, kind: str = "call_skipped", reason: str = "") -> None:
-    """Adds a row for the functions of each of these modules, and of the modules below it that have no row; functions
-    written in C have to be in the module itself.
+    """Adds a row for the functions of each of these modules, and of their submodules that have no row. It applies to
+    functions written in C only if they are in the module itself.
 
     Raises:
-        RuleError: one of them has a row.
+        RuleError: one of them already has a row.
     """
     place = _caller()
     for prefix in prefixes:
@@ -212,34 +213,36 @@ def module(rule: Rule, *prefixes: str, kind: str = "call_skipped", reason: str =
 
 
 def modules_break(kind: str, *rows: tuple[str, str]) -> None:
-    """Functions of these modules break the graph, for reasons of this kind; each with its reason in words."""
+    """Makes functions of modules break the graph, with this kind of break. `rows` are pairs (module, reason in
+    words)."""
     for prefix, reason in rows:
         module(Rule.SKIP, prefix, kind=kind, reason=reason)
 
 
 def breaks(kind: str, *subjects: Any, reason: str = "") -> None:
-    """Calls of these break the graph, for a reason of this kind."""
+    """Makes calls of these callables break the graph, with this kind of break."""
     row(Rule.SKIP, *subjects, kind=kind, reason=reason)
 
 
 def handles(*subjects: Any, bound: bool = False, of_tensor: bool = False) -> Callable[[F], F]:
-    """Registers ``(tx, *args, **kwargs) -> tracker`` for calls of these functions and classes."""
+    """Decorator: registers ``(tx, *args, **kwargs) -> tracker``, which evaluates calls of these functions and
+    classes."""
     return _calling(Rule.HANDLED, subjects, bound, of_tensor)
 
 
 def replaces(*subjects: Any) -> Callable[[F], F]:
-    """Registers a Python function that is traced in place of these, which are written in C."""
+    """Decorator: registers a Python function that is traced in place of these functions, which are written in C."""
     return _calling(Rule.REPLACED, subjects)
 
 
 def stands_in_for(*subjects: Any) -> Callable[[F], F]:
-    """Registers a Python function that is called in place of these, wherever they are called."""
+    """Decorator: registers a Python function that is called in place of these, in the graph and in plain Python."""
     return _calling(Rule.STAND_IN, subjects)
 
 
 def looks_at(*subjects: Any) -> Callable[[F], F]:
-    """Registers ``(tx, function, source) -> tracker`` for functions of this code, or these functions, when they are
-    looked at."""
+    """Decorator: registers ``(tx, function, source) -> tracker``, which makes the tracker of these functions, or of
+    functions with this code, when they are looked at."""
     return _calling(Rule.LOOKED_AT, subjects)
 
 
@@ -261,7 +264,7 @@ def _wait(table: dict[str, dict[str, Decision]], name: str, new: Decision) -> No
 
 
 def _find_waiting() -> bool:
-    """Gives rows to the callables that were named, of modules that have been imported since; whether there are any."""
+    """Adds the rows of callables given by name whose modules have been imported meanwhile. True if there are any."""
     found = False
     for table in (_waiting, _waiting_of_users):
         for home in [name for name in table if name in sys.modules]:
@@ -280,7 +283,7 @@ def _give(loaded: Any, path: str, decision: Decision) -> bool:
     if not callable(subject):
         if decision.level is Level.USER:
             log.warn_once(f"the rule for {decision.subject}: there is no such callable ({decision.where()})")
-        return False  # of ours: the module is of another version, without that function
+        return False  # a row of dynamo_lite: this version of the module does not have the function
     if decision.level is Level.USER:
         _say(subject, decision)
     else:
@@ -288,9 +291,9 @@ def _give(loaded: Any, path: str, decision: Decision) -> bool:
     return True
 
 
-# ---------------------------------------------------------------- what users say
+# ---------------------------------------------------------------- the users' rules
 def mark(function: Any, decision: Decision) -> None:
-    """The user decides about one callable; the last word counts."""
+    """Sets the user's decision about a callable; a later one replaces it."""
     _say(function, dataclasses.replace(decision, level=Level.USER, subject=describe(function),
                                        place=decision.place or _caller()))
 
@@ -299,16 +302,16 @@ def _say(function: Any, decision: Decision) -> None:
     key = id(function)
     try:
         kept: Callable[[], Any] = weakref.ref(function, lambda _: _of_users.pop(key, None))
-    except TypeError:  # such as an instance of a class with __slots__
+    except TypeError:  # no weak reference is possible, for example to an instance of a class with __slots__
         kept = lambda: function
     _of_users[key] = kept, decision
 
 
 def say(subject: Any, decision: Decision) -> None:
-    """The user's rule for a callable, a module, or a callable by its name.
+    """Sets the user's rule for a callable, a module, or a callable given by name.
 
     Raises:
-        RuleError: there is one already, or it can't be.
+        RuleError: there is one already, or it is not possible.
     """
     new = dataclasses.replace(decision, level=Level.USER, subject=describe(subject), place=_caller())
     _check(new)
@@ -332,10 +335,10 @@ def say(subject: Any, decision: Decision) -> None:
 
 
 def unsay(subject: Any) -> None:
-    """Takes back what the user has said of a callable, a module, or a callable by its name.
+    """Removes the user's rule for a callable, a module, or a callable given by name.
 
     Raises:
-        RuleError: the user has said nothing of it.
+        RuleError: there is no such rule.
     """
     found: Any
     if not isinstance(subject, str):
@@ -374,14 +377,14 @@ _ALLOWED = Decision(Rule.GRAPH, reason="torch.compiler.allow_in_graph", level=Le
 
 
 def _said_to_torch(function: Any) -> Decision | None:
-    """What the user decided about a function by torch's names."""
+    """The user's decision about a function, made by torch's decorators."""
     allowed = torch_marks.is_allowed(function)
     return None if allowed is None else _ALLOWED if allowed else _DISALLOWED
 
 
 def row_of(function: Any) -> Decision | None:
-    """What the user has said of a callable, or its row; None where there is neither, so that it is decided by what it
-    is. For methods, of which torch's compiler is told nothing and which are looked up at each call."""
+    """The user's rule for a callable, or else its row; None if there is neither, so that a default applies. This is for
+    methods, which are looked up at each call and for which torch's compiler has no marks."""
     if _of_users or _waiting_of_users:
         said = _said(function)
         if said is not None and not _is_nothing_new(said, function):
@@ -398,12 +401,12 @@ _RECEIVER = Decision(Rule.RECEIVER, reason="it is written in C")
 
 
 def decide(function: Any) -> Decision:
-    """What a call of anything callable becomes, and why."""
+    """What becomes of a call of any callable, and why."""
     if _of_users or _waiting_of_users:
         said = _said(function)
         if said is not None and not _is_nothing_new(said, function):
             return said
-    cls = type(function)  # and not isinstance, which may run the program's code
+    cls = type(function)  # not isinstance(), which may run the program's code
     python = cls is types.FunctionType
     native = not python and issubclass(cls, _NATIVE)
     if native or python and torch_marks.is_marked(function):
@@ -433,7 +436,8 @@ def decide(function: Any) -> Decision:
 
 
 def _is_nothing_new(said: Decision, function: Any) -> bool:
-    """Whether it is that a function of torch's written in C is allowed in the graph, which it is, if no row breaks."""
+    """Whether a user's decision has no effect: it allows a function of torch written in C in the graph, where that is
+    the default and no row makes it break."""
     row = _rows.get(id(function))
     return said.rule is Rule.GRAPH and is_torch_builtin(function) and (row is None or row.rule is not Rule.SKIP)
 
@@ -463,14 +467,14 @@ def _decide_python(function: types.FunctionType) -> Decision:
 
 
 def home(function: types.FunctionType) -> str:
-    """The module of a function. functools.wraps copies __module__ from the function inside; what runs is the wrapper,
-    whose globals tell where it is from."""
+    """The module that defines a function. Not ``__module__``, which functools.wraps copies from the wrapped function:
+    the wrapper is what runs, and its globals tell where it is from."""
     name = function.__globals__.get("__name__")
     return name if isinstance(name, str) else ""
 
 
 def decide_module(name: str) -> Decision:
-    """What functions of a module become, those written in Python."""
+    """What becomes of calls of a module's functions that are written in Python."""
     found = _by_module.get(name)
     if found is None:
         prefix = name
@@ -481,7 +485,7 @@ def decide_module(name: str) -> Decision:
 
 
 def _said_of_module(name: str) -> Decision | None:
-    """What the user has said about a module, by itself."""
+    """The user's rule for exactly this module."""
     if name in config.extra_skip_modules:
         return Decision(Rule.SKIP, reason="config.extra_skip_modules", level=Level.USER, subject=name)
     if name in config.extra_inline_modules:
@@ -494,7 +498,7 @@ for _setting in ("extra_inline_modules", "extra_skip_modules"):
 
 
 def _decide_native(function: Any) -> Decision:
-    """About a function written in C that has no row by its identity."""
+    """The decision about a function written in C that has no row under its id."""
     owner: Any = getattr(function, "__self__", None)
     in_module = isinstance(owner, types.ModuleType)
     if owner is not None and not in_module:
@@ -516,9 +520,9 @@ def _decide_native(function: Any) -> Decision:
 
 
 def class_method_row(function: Any) -> Any:
-    """The class method written in C that a callable binds to a class, where it has a row; None otherwise.
+    """The class method written in C that a callable binds to a class, if it has a row; None otherwise.
 
-    It is made anew for each class and each time it is read; the row is the descriptor's.
+    The bound method is a new object at each access; the row is that of the descriptor.
     """
     if type(function) is not types.BuiltinFunctionType or not isinstance(function.__self__, type):
         return None
@@ -530,8 +534,8 @@ def class_method_row(function: Any) -> Any:
 
 
 def is_torch_builtin(value: Any) -> bool:
-    """Whether a function written in C is torch's."""
-    cls = type(value)  # and not isinstance, which may run the program's code
+    """Whether a value is a function of torch that is written in C."""
+    cls = type(value)  # not isinstance(), which may run the program's code
     if issubclass(cls, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return True
     if not issubclass(cls, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)):
@@ -550,14 +554,14 @@ def is_torch_builtin(value: Any) -> bool:
 
 
 def sets_state(function: Any) -> bool:
-    """Whether a function written in C sets a switch of torch's, which a trace would do once and for all."""
+    """Whether a function written in C sets a switch of torch; called while tracing, it would do so only once."""
     name = getattr(function, "__name__", "")
     return (isinstance(function, types.BuiltinFunctionType) and name.startswith(("_set_", "set_"))
             and getattr(function, "__module__", None) in ("torch", "torch._C", None) and name != "set_")
 
 
 def all_rows() -> Iterator[Decision]:
-    """Every row, the users' first."""
+    """All rows, those of users first."""
     _find_waiting()
     yield from (decision for _, decision in _of_users.values())
     yield from _modules_of_users.values()

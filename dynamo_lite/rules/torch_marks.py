@@ -1,9 +1,8 @@
-"""What the user's program has told torch's compiler about functions, and its settings, as far as they mean the same
-here.
+"""The marks and settings that the user's program has made for torch's compiler, where they mean the same here.
 
 torch's decorators leave attributes on functions (``torch.compiler.disable``, ``assume_constant_result``) or write into
 tables of ``torch._dynamo`` (``allow_in_graph``, ``disallow_in_graph``, ``substitute_in_graph``). Invariant: nothing
-here imports ``torch._dynamo``: its tables are read once the program has imported it.
+here imports ``torch._dynamo``: its tables are read only if the program has imported it.
 """
 from __future__ import annotations
 
@@ -25,9 +24,9 @@ class Disabled:
     """A function under ``torch.compiler.disable``.
 
     Attributes:
-        wrapped: the function that it calls; None where the function itself is marked.
-        recursive: whether what it calls is not to be compiled either.
-        reason: the user's.
+        wrapped: the function that it calls; None if the function itself is marked.
+        recursive: whether its callees are not to be compiled either.
+        reason: the user's reason.
     """
 
     wrapped: Any
@@ -36,10 +35,10 @@ class Disabled:
 
 
 def disabled(function: Any) -> Disabled | None:
-    """What ``torch.compiler.disable`` says about a function; None if it was not applied.
+    """How ``torch.compiler.disable`` was applied to a function; None if it was not.
 
-    ``functools.wraps`` copies attributes, so a decorator around a disabled function has them too. torch leaves the id
-    of the function that they are about beside them.
+    ``functools.wraps`` copies attributes, so a decorator around a disabled function has them, too. Beside them torch
+    stores the id of the function that they refer to.
     """
     if not getattr(function, "_torchdynamo_disable", False):
         return None
@@ -47,40 +46,41 @@ def disabled(function: Any) -> Disabled | None:
     if wrapped is not None and getattr(function, "_torchdynamo_wrapper_id", id(function)) != id(function):
         return None
     if wrapped is None and _is_torchs(function):
-        # A class of modules without an ``__init__`` of its own was marked: that marks nn.Module's, for all modules.
+        # Disabling a class of modules that has no ``__init__`` of its own marks nn.Module's, and thereby all modules.
         return None
     recursive = wrapped is not None and bool(getattr(function, "_torchdynamo_disable_recursive", True))
     return Disabled(wrapped, recursive, getattr(function, "_torchdynamo_disable_msg", None) or "torch.compiler.disable")
 
 
 def below_own_patch(function: types.FunctionType) -> types.FunctionType | None:
-    """torch's own function below the wrapper that torch.compile, once it has run, puts around parts of torch.
+    """torch's own function below a wrapper that torch.compile, when it first runs, puts around parts of torch.
 
-    It keeps torch's compiler out of places that it can't capture (optimizers' bookkeeping, for example), which says
-    nothing about this one; nor does what torch puts around its own functions before. Such a wrapper stands where its
-    function stood; a wrapper that the user made of a function of torch's, as for a class of modules, stands elsewhere.
+    The wrapper keeps torch's compiler out of functions that it can't capture, such as optimizers' bookkeeping. This
+    says nothing about dynamo_lite; nor do the wrappers that torch puts around its own functions when it is imported.
+    Such a wrapper replaces the function where that was defined; one that the user made from a function of torch, for
+    example by disabling a class of modules, is found elsewhere.
     """
     if id(function.__code__) in _KEEPS_OUT:
         return _torchs_inside(function, "fn")
     if function.__module__ == "torch._dynamo.mutation_guard":
-        # Module.__init__, which it patches to count modules that were made.
+        # Module.__init__, which that module patches in order to count the modules that are created.
         return _torchs_inside(function, "init")
     found = disabled(function)
     if found is None or not _is_torchs(found.wrapped):
         return None
-    # The second is what `torch._disable_dynamo` keeps to call, made at the first call.
+    # The second is the function that `torch._disable_dynamo` creates at the first call and keeps.
     own = _at_home(found.wrapped) is function or getattr(found.wrapped, "__dynamo_disable", None) is function
     return found.wrapped if own else None
 
 
-# The code of the wrapper that `torch._disable_dynamo` puts around functions of torch's, when torch is imported or, as
-# for `torch.manual_seed`, `torch._dynamo`: all of its wrappers share it.
+# The code of the wrapper that `torch._disable_dynamo` puts around functions of torch, when torch is imported or (such
+# as `torch.manual_seed`) when `torch._dynamo` is. All of its wrappers share it.
 _KEEPS_OUT = frozenset(
     id(code) for code in _disable_dynamo.__code__.co_consts if isinstance(code, types.CodeType))
 
 
 def _torchs_inside(wrapper: types.FunctionType, name: str) -> types.FunctionType | None:
-    """The function of torch's that a wrapper has in its closure under a name."""
+    """The function of torch that a wrapper has in its closure under a name; None if it is not torch's."""
     inner = _inside(wrapper, name)
     return inner if _is_torchs(inner) else None
 
@@ -91,8 +91,8 @@ def _inside(wrapper: types.FunctionType, name: str) -> Any:
 
 
 def below_torch_compile(value: Any) -> Any:
-    """What torch.compile was given, if `value` is what it made; else None. A compiled function inside of a compiled one
-    is compiled with it, whoever compiled it, as with torch.compile."""
+    """The function or module that torch.compile was given, if `value` is its result; else None. A compiled function
+    inside a compiled function is compiled with it, whichever compiler it was compiled by, as under torch.compile."""
     made = getattr(value, "__dict__", None)
     if not isinstance(made, dict):
         return None
@@ -104,14 +104,14 @@ def below_torch_compile(value: Any) -> Any:
 
 
 def _optimizes(wrapper: types.FunctionType) -> bool:
-    """Whether torch.compile has made a wrapper, where torch does not mark it: 2.11."""
+    """Whether torch.compile made a wrapper, for a torch that does not mark its wrappers (2.11)."""
     own = wrapper.__globals__.get("__name__") == "torch._dynamo.eval_frame"
     return own and type(_inside(wrapper, "self")).__name__ == "OptimizeContext"
 
 
 def below_plain_call(value: Any) -> Any:
-    """What a wrapper calls that torch.compile puts around functions without a file, so as to have a frame
-    of its own, and that does nothing else; None if `value` is not one."""
+    """The function below a wrapper that torch.compile puts around functions without a file, so that they have a frame
+    of their own. The wrapper does nothing else. None if `value` is no such wrapper."""
     code = getattr(value, "__code__", None) if isinstance(value, types.FunctionType) else None
     if code is None or code.co_qualname != "wrap_inline.<locals>.inner":
         return None
@@ -119,7 +119,8 @@ def below_plain_call(value: Any) -> Any:
 
 
 def _module_below(value: Any, context: str) -> Any:
-    """The module below one that torch.compile or ``torch.compiler.disable`` made, by the name of its context."""
+    """The module below one that torch.compile or ``torch.compiler.disable`` made; `context` is its context's class
+    name."""
     made = getattr(value, "__dict__", None)
     if not isinstance(made, dict) or type(value).__module__ != "torch._dynamo.eval_frame":
         return None
@@ -127,7 +128,7 @@ def _module_below(value: Any, context: str) -> Any:
 
 
 def below_disabled(value: Any) -> Any:
-    """What ``torch.compiler.disable`` was given, if `value` is what it made; else None."""
+    """The function or module that ``torch.compiler.disable`` was given, if `value` is its result; else None."""
     found = disabled(value) if isinstance(value, types.FunctionType) else None
     return found.wrapped if found is not None else _module_below(value, "DisableContext")
 
@@ -140,7 +141,7 @@ def _is_torchs(function: Any) -> bool:
 
 
 def _at_home(function: types.FunctionType) -> Any:
-    """What now stands where a function was defined."""
+    """The object that is now found under the name by which a function was defined."""
     place: Any = sys.modules.get(function.__module__)
     for name in function.__qualname__.split("."):
         place = getattr(place, name, None)
@@ -148,7 +149,7 @@ def _at_home(function: types.FunctionType) -> Any:
 
 
 def is_marked(function: types.FunctionType) -> bool:
-    """Whether torch's names may have said anything of a Python function, or torch's compiler has wrapped it."""
+    """Whether a Python function may have been marked by torch's decorators or wrapped by torch's compiler."""
     return bool(function.__dict__) or "torch._dynamo" in sys.modules or id(function.__code__) in _KEEPS_OUT
 
 
@@ -159,7 +160,7 @@ def _table(module: str, name: str) -> Any:
 
 
 def is_allowed(function: Any) -> bool | None:
-    """Whether ``torch.compiler.allow_in_graph`` was applied, and not ``torch._dynamo.disallow_in_graph``; None if
+    """True if ``torch.compiler.allow_in_graph`` was applied, False if ``torch._dynamo.disallow_in_graph`` was; None if
     neither was."""
     loaded = sys.modules.get("torch._dynamo.trace_rules")
     if loaded is None:
@@ -171,7 +172,7 @@ def is_allowed(function: Any) -> bool | None:
 
 
 def substitute(function: Any) -> types.FunctionType | None:
-    """The user's function to trace in place of this one (``torch.compiler.substitute_in_graph``)."""
+    """The function that the user wants traced in place of this one (``torch.compiler.substitute_in_graph``)."""
     polyfill = getattr(function, "__torch_dynamo_polyfill__", None)
     if polyfill is None:
         polyfilled = _table("torch._dynamo.variables.functions", "PolyfilledFunctionVariable")
@@ -183,12 +184,12 @@ def substitute(function: Any) -> types.FunctionType | None:
             return None
         polyfill = getattr(wrapper, "__torch_dynamo_polyfill__", None)
     if not isinstance(polyfill, types.FunctionType) or _is_torchs(polyfill):
-        return None  # torch's own are for its own compiler
+        return None  # torch's own substitutes are for its own compiler
     return polyfill
 
 
 # ---------------------------------------------------------------- settings
-# Settings of torch._dynamo.config that mean what ours of these names do.
+# Settings of torch._dynamo.config with the same name and meaning as settings here.
 _SETTINGS = frozenset({
     "capture_dynamic_output_shape_ops", "capture_scalar_outputs", "error_on_recompile", "recompile_limit",
     "suppress_errors",
@@ -196,18 +197,19 @@ _SETTINGS = frozenset({
 
 
 def setting(name: str) -> Any:
-    """A setting of ours; where it has its default, what the program has set in ``torch._dynamo.config``."""
+    """The value of a setting; if it has its default, the value that the program set in ``torch._dynamo.config``."""
     value, default = getattr(config, name), config.OPTIONS[name].default
     return _set_for_torch(name, value) if name in _SETTINGS and value == default else value
 
 
 def disables_all() -> bool:
-    """Whether the program has set ``torch._dynamo.config.disable``, at which torch looks when something is compiled."""
+    """Whether the program has set ``torch._dynamo.config.disable``, which torch reads whenever something is
+    compiled."""
     return bool(_set_for_torch("disable", False))
 
 
 def _set_for_torch(name: str, otherwise: Any) -> Any:
-    """What the program has set there, if it is not the default."""
+    """The value that the program has set in ``torch._dynamo.config``; `otherwise` if that is the default."""
     torchs = sys.modules.get("torch._dynamo.config")
     value = getattr(torchs, name, otherwise)
     default = getattr(getattr(torchs, "_config", {}).get(name), "default", value)

@@ -1,7 +1,7 @@
-"""What users say about calls by rules: ``register_rule``, ``remove_rule`` and the decorator ``rule``.
+"""The rules by which users say what becomes of a call: ``register_rule``, ``remove_rule`` and the decorator ``rule``.
 
-Invariant: a rule of the user's comes before all others for the same callable, there is one for each, and it changes
-what becomes of calls that are captured from then on, never what the callable does in plain Python.
+Invariants: a user's rule takes precedence over all others for the same callable, and there is at most one per callable.
+It affects calls that are captured from then on, never the behavior of the callable in plain Python.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .table import Decision, Rule, RuleError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# The names of rules that users can give.
+# The names by which users refer to rules.
 NAMES = {
     "graph": Rule.GRAPH, "inline": Rule.INLINE, "break": Rule.SKIP, "constant": Rule.CONSTANT, "fold": Rule.FOLD,
     "deferred": Rule.DEFERRED, "ask": Rule.ASKED, "replace": Rule.SUBSTITUTED,
@@ -26,7 +26,7 @@ _OF_CLASSES = ("break", "replace")
 def register_rule(
     subject: Any, how: str, *, kind: str = "call_skipped", reason: str = "", calls: Callable[..., Any] | None = None
 ) -> None:
-    """Says what becomes of calls of a callable, or of a module's functions, where they are captured.
+    """Says what the compiler does with calls of a callable, or of a module's functions, that it captures.
 
     Args:
         subject: a function, method or class; ``"package.module:name"``, a callable by its name, whose module need not
@@ -40,7 +40,7 @@ def register_rule(
         calls: for "replace", a Python function that does the same.
 
     Raises:
-        RuleError: there is a rule of the user's for it, or this one can't be.
+        RuleError: the user has already given a rule for it, or this rule is not possible.
         TypeError: `subject` is neither callable nor a name.
     """
     if not isinstance(subject, str) and not callable(subject):
@@ -78,9 +78,9 @@ def rule(how: str, *subjects: Any, kind: str = "call_skipped", reason: str = "")
 
 
 def remove_rule(subject: Any) -> None:
-    """Takes back what ``register_rule`` or ``rule`` has said of a callable, module or name.
+    """Removes the rule that ``register_rule`` or ``rule`` has set for a callable, module or name.
 
     Raises:
-        RuleError: nothing was said.
+        RuleError: there is no such rule.
     """
     rules.unsay(getattr(subject, "__func__", subject))

@@ -1,8 +1,9 @@
-"""How deep the program stands in ``torch.autocast`` contexts, which decides when torch forgets its casts of weights.
+"""The nesting depth of ``torch.autocast`` contexts, which decides when torch drops its cached casts of weights.
 
-Inside a context torch keeps each weight's cast; at the end of the outermost it drops them all, as the weights may
-change after it. These functions stand in graphs, so that the depth and the casts are at every point of a call what they
-are in eager. Invariant: a graph leaves the depth as it was; the guarded code brings what the frame has changed of it.
+Inside a context torch caches the cast of each weight; at the end of the outermost context it drops them all, as the
+weights may change afterwards. Graphs call these functions, so that the depth and the cached casts are at every point of
+a call as they are in eager mode. Invariant: a graph leaves the depth unchanged; guarded code applies the frame's own
+change of it.
 """
 from __future__ import annotations
 
@@ -12,28 +13,28 @@ import torch
 
 
 def enter() -> None:
-    """One context deeper."""
+    """Increases the nesting depth by one."""
     torch.autocast_increment_nesting()
 
 
 def leave() -> None:
-    """Out of one context, and if it was the outermost, the casts are forgotten."""
+    """Decreases the nesting depth by one; leaving the outermost context drops the cached casts."""
     if torch.autocast_decrement_nesting() == 0:
         torch.clear_autocast_cache()
 
 
 def depth() -> int:
-    """How many contexts the thread is in."""
+    """Number of contexts that the thread is in."""
     torch.autocast_increment_nesting()
     return int(torch.autocast_decrement_nesting())
 
 
 def steps(change: int) -> list[tuple[Any, tuple[Any, ...]]]:
-    """The calls that change the depth by so much."""
+    """The calls that change the depth by `change`, as (function, arguments)."""
     return [(enter, ())] * change + [(leave, ())] * -change
 
 
 def set_depth(wanted: int) -> None:
-    """Brings back a depth that :func:`depth` gave."""
+    """Restores a depth that :func:`depth` returned."""
     for function, args in steps(wanted - depth()):
         function(*args)

@@ -1,10 +1,11 @@
-"""``torch.autocast`` inside of a dispatch mode.
+"""Enables ``torch.autocast`` inside a dispatch mode.
 
-An operation that autocast does not cast runs with autocast on: what its kernel calls through the dispatcher is cast. A
-dispatch mode stands below autocast, and torch turns that off in it, so that a mode which takes such an operation apart
-has to turn it on again. Without gradients, in particular under ``inference_mode``, operations arrive there whole.
+An operation that autocast does not cast itself runs with autocast enabled, so operations that its kernel calls through
+the dispatcher are cast. A dispatch mode lies below autocast in the dispatcher, and torch disables autocast in it; a
+mode that decomposes such an operation therefore has to enable it again. Without gradients, in particular under
+``inference_mode``, operations reach the mode undecomposed.
 
-Invariant: within an operation that autocast casts itself, its parts are not cast once more.
+Invariant: the parts of an operation that autocast casts itself are not cast again.
 """
 from __future__ import annotations
 
@@ -23,12 +24,13 @@ _KEYS = {"cpu": Key.AutocastCPU, "cuda": Key.AutocastCUDA}
 _has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 
 OPAQUE = frozenset({aten._transformer_encoder_layer_fwd.default, aten.linalg_pinv.atol_rtol_tensor})
-"""Operations with kernels of their own, not taken apart, which call others that are cast: their results have another
-dtype under autocast than a mode can know. Found by ``tests/fake/test_casts_inside.py`` and by reading the kernels."""
+"""Operations with kernels of their own, which are not decomposed and call other operations that are cast: under
+autocast their results have a dtype that a mode can't know. Found by ``tests/fake/test_casts_inside.py`` and by reading
+the kernels."""
 
 
 def keys() -> tuple[Key, ...]:
-    """The dispatch keys of autocast for those devices for which it is on. To be asked outside of modes."""
+    """Autocast's dispatch keys of the devices for which it is enabled. To be called outside dispatch modes."""
     if not torch._C._is_any_autocast_enabled():
         return ()
     return tuple(key for device, key in _KEYS.items() if torch.is_autocast_enabled(device))
@@ -41,19 +43,19 @@ def are_cast(func: torch._ops.OpOverload, operands: Any) -> bool:
 
 
 def has_python_kernel(func: torch._ops.OpOverload) -> bool:
-    """Whether torch takes a composite operation apart in Python, too."""
+    """Whether torch also has a decomposition of a composite operation in Python."""
     return _COMPOSITE in func.py_kernels
 
 
 def take_apart(func: torch._ops.OpOverload, args: Any, kwargs: dict[str, Any], in_python: bool) -> Any:
-    """Runs a composite operation as the operations that it is made of: aten's kernel, or torch's one in Python."""
+    """Decomposes a composite operation, by aten's kernel or, if `in_python`, by torch's decomposition in Python."""
     kernel = func.py_kernels.get(_COMPOSITE) if in_python else None
     return kernel(*args, **kwargs) if kernel is not None else func._op_dk(_COMPOSITE, *args, **kwargs)
 
 
 @contextlib.contextmanager
 def on(keys: Sequence[Key]) -> Iterator[None]:
-    """Turns autocast on for what is dispatched inside."""
+    """A context in which autocast is enabled for dispatched operations."""
     before = [torch._C._dispatch_tls_is_dispatch_key_excluded(key) for key in keys]
     exclude = torch._C._dispatch_tls_set_dispatch_key_excluded
     for key in keys:

@@ -1,11 +1,11 @@
-"""Callables that a graph holds for the user's own: functions that were traced to graphs of their own, and draws of
-Python's random numbers.
+"""Callables that stand for the user's own code in a graph: functions that were traced to graphs of their own, and draws
+of Python's random numbers.
 
-A node calls such an object like any function of torch, so a backend that runs the graph as it is gets eager's
-behaviour, and one that records what the graph does on fake tensors, autograd included, sees the user's formulas.
+A node calls such an object like any function of torch. A backend that runs the graph unchanged thus has eager's
+behavior, and one that records the graph's operations on fake tensors, including autograd, sees the user's formulas.
 
-Invariant: a call reads nothing but its arguments, or the generator that it draws from; what else the user's code has
-read is guarded, for a backward pass again when it runs.
+Invariant: a call reads only its arguments, or the generator that it draws from. All other state that the user's code
+has read is guarded; for a backward pass it is checked again when that runs.
 """
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SECOND_DERIVATIVE = (
 
 
 class GraphCall:
-    """The base class: what ``torch.fx`` asks of a function.
+    """The base class, with the attributes that ``torch.fx`` expects of a function.
 
     Args:
-        name: what the node is called.
+        name: name of the node.
     """
 
     def __init__(self, name: str) -> None:
@@ -37,16 +37,16 @@ class GraphCall:
         return f"<{type(self).__name__} {self.__name__}>"
 
     def checks(self) -> list[Callable[[], None]]:
-        """To be called before the backward pass by whoever runs it in another form than this object's."""
+        """Checks that must be called before the backward pass if that is not run by this object itself."""
         return []
 
 
 class Draw(GraphCall):
-    """A method of a ``random.Random`` that draws a number, or seeds the generator; or one of NumPy's RandomState.
+    """A method of a ``random.Random`` or of a NumPy RandomState that draws a number or seeds the generator.
 
     Args:
         function: the method, unbound.
-        generator: what it is called on.
+        generator: the object that it is called on.
     """
 
     def __init__(self, function: Callable[..., Any], generator: Any) -> None:
@@ -60,13 +60,13 @@ class Draw(GraphCall):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SavedValue:
-    """A tensor that goes from the forward to the backward pass.
+    """A value that the forward pass saves for the backward pass.
 
     Attributes:
-        kind: "argument", "result" or "made", with an index into the call's arguments, or into what the forward graph
-            returns.
+        kind: "argument" if `index` counts the call's arguments; "result" or "made" if it counts the outputs of the
+            forward graph.
         index: see `kind`.
-        checked: whether it went through ``ctx.save_for_backward``, so that autograd watches it.
+        checked: whether it was saved by ``ctx.save_for_backward``, so that autograd checks it for in-place mutation.
     """
 
     kind: str
@@ -79,9 +79,10 @@ class BackwardGraph:
     """The user's backward pass for one choice of incoming gradients.
 
     Attributes:
-        graph: from the saved tensors, then the incoming gradients that are there, to the gradients of the arguments.
-        layouts: the strides of incoming gradients that the trace relied on; None where it did not.
-        error: what the user's function raised in place of that.
+        graph: takes the saved tensors, then the incoming gradients that exist, and returns the gradients of the
+            arguments; None if the user's function raised.
+        layouts: the strides of incoming gradients that the trace relied on; None if it relied on none.
+        error: the text of the exception that the user's function raised.
     """
 
     graph: fx.GraphModule | None
@@ -94,17 +95,18 @@ class FunctionSpec:
     """A traced ``torch.autograd.Function``.
 
     Attributes:
-        forward: from the call's arguments to the results, then the tensors made for the backward pass alone.
-        results: how many of these are results.
-        inputs: how many of the arguments the user passed as such; the others have no gradient.
-        saved: what the backward graphs read.
-        dirty: arguments that the forward pass changes in place.
-        fixed: results that are not differentiable.
-        materialize: whether missing gradients come as zeros.
-        backwards: by which results' gradients are there; empty where no gradient can be asked for.
+        forward: takes the call's arguments and returns the results, then the tensors that only the backward pass needs.
+        results: number of results among the outputs of `forward`.
+        inputs: number of the arguments that the user passed; the others have no gradient.
+        saved: the values that the backward graphs read.
+        dirty: indices of the arguments that the forward pass mutates in place.
+        fixed: indices of the results that are not differentiable.
+        materialize: whether missing gradients are passed as zeros.
+        backwards: backward graphs, by which of the results have a gradient; empty if no gradient can be requested.
         once: whether the backward pass switches grad mode, so that its gradients can't be differentiated again.
-        once_by_wrapper: whether ``once_differentiable`` does; then they may where no incoming gradient requires grad.
-        check: raises if something has changed that the backward pass read while it was traced; None if nothing can.
+        once_by_wrapper: whether ``once_differentiable`` switches it; then they can be differentiated again if no
+            incoming gradient requires grad.
+        check: raises if state that the backward pass read while it was traced has changed; None if there is none.
     """
 
     forward: fx.GraphModule
@@ -121,7 +123,7 @@ class FunctionSpec:
 
 
 class FunctionCall(GraphCall):
-    """A ``torch.autograd.Function`` of the user's: called with tensors, gives a tuple of tensors."""
+    """A call of the user's ``torch.autograd.Function``: takes tensors and returns a tuple of tensors."""
 
     def __init__(self, name: str, spec: FunctionSpec) -> None:
         super().__init__(name)
@@ -130,7 +132,7 @@ class FunctionCall(GraphCall):
 
     def __call__(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
         if not self.spec.backwards and torch._C._are_functorch_transforms_active():
-            return self.spec.forward.forward(*args)  # no gradient, so no rule is needed
+            return self.spec.forward.forward(*args)  # without gradients the transforms need no rule for the function
         return self._function.apply(*args)
 
     def checks(self) -> list[Callable[[], None]]:
@@ -166,7 +168,7 @@ def _make_function(name: str, spec: FunctionSpec) -> type[torch.autograd.Functio
                 incoming = [_in_layout(g, s) for g, s in zip(incoming, found.layouts)]
             checked, plain = iter(ctx.saved_tensors), iter(ctx.plain)
             saved = [next(checked) if s.checked else next(plain) for s in spec.saved]
-            with torch.set_grad_enabled(torch.is_grad_enabled()):  # its nodes set what was set in the trace
+            with torch.set_grad_enabled(torch.is_grad_enabled()):  # restored afterwards: nodes may set grad mode
                 made = found.graph.forward(*saved, *incoming)
             refused = spec.once and (not spec.once_by_wrapper or any(g.requires_grad for g in incoming))
             if refused and torch.is_grad_enabled():
@@ -174,12 +176,12 @@ def _make_function(name: str, spec: FunctionSpec) -> type[torch.autograd.Functio
             return (*made, *[None] * (len(ctx.needs_input_grad) - len(made)))
 
     Captured.__name__ = Captured.__qualname__ = name
-    Captured._backward_cls.__name__ = f"{name}Backward"  # which torch's errors name
+    Captured._backward_cls.__name__ = f"{name}Backward"  # named in torch's error messages
     return Captured
 
 
 def checks_in(graph: fx.GraphModule) -> list[Callable[[], None]]:
-    """The checks of all calls in a graph."""
+    """The checks of all callables in a graph."""
     return [check for node in graph.graph.nodes if isinstance(node.target, GraphCall) for check in node.target.checks()]
 
 
@@ -199,17 +201,18 @@ def _refusing(grad: torch.Tensor, name: str) -> torch.Tensor:
 
 
 class CheckpointCall(GraphCall):
-    """A function under ``torch.utils.checkpoint``: called with tensors, gives a tuple of tensors.
+    """A function under ``torch.utils.checkpoint``: takes tensors and returns a tuple of tensors.
 
     Args:
-        body: the function.
-        options: of torch's checkpoint.
-        written: places of the arguments that it writes to, which the second run does again. They are none of the user's
-            arguments to the checkpoint, so that torch is not to see whether they have changed.
-        run: what computes the body, if it has been compiled.
+        body: the graph of the function.
+        options: keyword arguments of torch's checkpoint.
+        written: indices of the arguments that the body mutates; the recomputation mutates them again. They are not
+        among
+            the user's arguments of the checkpoint, so torch must not check them for changes.
+        run: the compiled body, if it has been compiled.
     """
 
-    recomputed = True  # says to a backend that records it: what is in here is better computed again than saved
+    recomputed = True  # tells a backend that records the call to recompute the values inside rather than save them
 
     def __init__(
         self, body: fx.GraphModule, options: dict[str, Any], written: tuple[int, ...] = (),
@@ -219,11 +222,11 @@ class CheckpointCall(GraphCall):
         self.body = body
         self.options = options
         self.written = written
-        self.recomputes = bool(written)  # says to a backend that records it: to be compiled apart, by :meth:`compiled`
+        self.recomputes = bool(written)  # tells a backend that records the call to compile it by :meth:`compiled`
         self._run = run or body.forward
 
     def compiled(self, backend: Callable[..., Callable[..., Any]]) -> CheckpointCall:
-        """The same with a body that a backend has compiled."""
+        """The same call with a body that a backend has compiled."""
         examples = [n.meta["example_value"] for n in self.body.graph.find_nodes(op="placeholder")]
         return CheckpointCall(self.body, self.options, self.written, backend(self.body, examples))
 
@@ -249,14 +252,14 @@ class CheckpointCall(GraphCall):
 
 
 class TransformCall(GraphCall):
-    """A transform of ``torch.func`` applied to a function and called: with tensors, gives a tuple of tensors.
+    """A transform of ``torch.func``, applied to a function and called: takes tensors and returns a tuple of tensors.
 
     Args:
-        name: what the node is called.
+        name: name of the node.
         transform: torch's function; None calls the function itself.
-        body: the function, from the tensors that are transformed, then others, to a tuple of tensors.
-        options: of the transform.
-        differentiated: how many tensors are transformed, for those that differentiate.
+        body: the graph of the function; takes the transformed tensors, then others, and returns a tuple of tensors.
+        options: keyword arguments of the transform.
+        differentiated: for transforms that differentiate, the number of arguments with respect to which they do.
     """
 
     def __init__(
@@ -300,10 +303,10 @@ class TransformCall(GraphCall):
 
 
 class ArrayCall(GraphCall):
-    """A tensor made of a NumPy array, or of a number of NumPy's, that is known; with memory of its own.
+    """Makes a tensor, with memory of its own, from a NumPy array or NumPy scalar that is known when tracing.
 
     Args:
-        function: torch's, that makes it: ``torch.tensor`` and the like.
+        function: the function of torch that the program calls, ``torch.tensor`` and the like.
         data: the array.
     """
 
@@ -316,14 +319,14 @@ class ArrayCall(GraphCall):
 
 
 class BranchCall(GraphCall):
-    """``torch.cond``: called with the condition, then tensors, gives a tuple of tensors.
+    """A call of ``torch.cond``: takes the condition, then tensors, and returns a tuple of tensors.
 
     Args:
-        true: from the tensors to the results.
-        false: the same.
+        true: graph of the branch for a true condition; takes the tensors and returns the results.
+        false: graph of the branch for a false condition.
     """
 
-    chooses = True  # says to a backend that records it: gradients of both branches, added, may be wrong
+    chooses = True  # tells a backend that records the call: the sum of both branches' gradients may be wrong
 
     def __init__(self, true: fx.GraphModule, false: fx.GraphModule) -> None:
         super().__init__("cond")
@@ -334,9 +337,9 @@ class BranchCall(GraphCall):
         return [*checks_in(self.true), *checks_in(self.false)]
 
     def __call__(self, condition: torch.Tensor, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        batched = torch._C._functorch.is_batchedtensor(condition)  # torch, too, computes both for all of a batch
+        batched = torch._C._functorch.is_batchedtensor(condition)  # torch, too, computes both branches for a batch
         if _runs_for_real((condition, *args)) and not batched:
             return (self.true if bool(condition) else self.false).forward(*args)
-        # A backend that records computes both, which have no effects, and chooses.
+        # While a backend records the call, both branches, which have no effects, are computed and one is selected.
         truth = condition.reshape(()).to(torch.bool)
         return tuple(torch.where(truth, a, b) for a, b in zip(self.true.forward(*args), self.false.forward(*args)))

@@ -1,7 +1,7 @@
-"""Graph modules of captured graphs.
+"""Creates the graph modules of captured graphs.
 
-torch.fx keeps the source of each module that it generates, for tracebacks to show, as long as the process runs.
-Invariant: a source is dropped with the code that was made of it.
+For tracebacks, torch.fx keeps the source of each module that it generates as long as the process runs.
+Invariant: a source is dropped together with the code object that was compiled from it.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.fx import graph_module as generated
 
 
 def graph_module(graph: fx.Graph, root: torch.nn.Module | None = None) -> fx.GraphModule:
-    """A module that runs the graph, with what it reads of `root`, if it reads anything."""
+    """A module that runs the graph, with those attributes of `root` that the graph reads."""
     module = fx.GraphModule(torch.nn.Module() if root is None else root, graph)
     code = module.forward.__code__
     weakref.finalize(code, _forget, code.co_filename).atexit = False

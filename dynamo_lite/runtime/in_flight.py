@@ -1,10 +1,10 @@
-"""Compiles in flight, and what is restored when one is interrupted.
+"""The compiles in flight, and the state that is restored when one is interrupted.
 
-An exception that may come at any instruction (KeyboardInterrupt, MemoryError, what a signal handler raises) can cut off
-what a compile does to tidy up, a fork leaves the compiles of other threads undone, and the interpreter's end stops
-threads where they are, which torch's C++ frames do not survive. Invariant: torch's modes and the garbage collector are
-after a compile as they were before; no compile begins once the process ends, and those that go on are waited for.
-"""
+An exception that may occur at any instruction (KeyboardInterrupt, MemoryError, an exception of a signal handler) can
+cut off a compile's own clean-up; a fork leaves the compiles of other threads unfinished; and at exit the interpreter
+stops threads where they are, which torch's C++ frames do not survive. Invariants: after a compile, torch's modes and
+the garbage collector are as they were before; no compile begins once the process ends, and those in progress are waited
+for. """
 from __future__ import annotations
 
 import atexit
@@ -19,21 +19,21 @@ import torch
 
 from . import signal_handlers
 
-LONGEST_WAIT = 10.0  # seconds at the end of the process, for compilers that other threads wait for
+LONGEST_WAIT = 10.0  # seconds to wait at exit for compiles of other threads
 
 _changed = threading.Condition()
-_threads: dict[int, int] = {}  # compiles that go on, by thread
+_threads: dict[int, int] = {}  # number of compiles in progress, by thread identifier
 _ending = False
 
 
 def may_begin() -> bool:
-    """Whether the process is not about to end."""
+    """Whether a compile may begin; not once the process is ending."""
     return not _ending
 
 
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
-    """One compile."""
+    """The context of one compile."""
     me = threading.get_ident()
     with _changed:
         _threads[me] = _threads.get(me, 0) + 1
@@ -50,7 +50,7 @@ def compiling() -> Iterator[None]:
 
 @contextlib.contextmanager
 def modes_kept() -> Iterator[None]:
-    """torch's modes are afterwards as before, whatever was cut off inside."""
+    """A context after which torch's modes are as before, even if clean-up inside was cut off."""
     depth = _depth()
     try:
         yield
@@ -60,9 +60,9 @@ def modes_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def signals_deferred() -> Iterator[None]:
-    """Handlers of signals run at the end. Meant for imports: one that a KeyboardInterrupt cuts off leaves parts of a
-    package behind, which the next import takes for whole (sympy then recurses without end)."""
-    if threading.current_thread() is not threading.main_thread():  # handlers run in the main thread alone
+    """A context that defers signal handlers to its end. It is meant for imports: one that a KeyboardInterrupt cuts off
+    leaves a partly initialized package, which the next import takes for complete (sympy then recurses without end)."""
+    if threading.current_thread() is not threading.main_thread():  # handlers only run in the main thread
         yield
         return
     handlers = {int(number): signal.getsignal(number) for number in signal.valid_signals()}
@@ -95,7 +95,7 @@ def _put_back(depth: tuple[int, int, bool]) -> None:
 
 
 def _end() -> None:
-    """Waits for the compiles of other threads, daemons that is. What they call later runs in plain Python."""
+    """Waits at exit for the compiles of other threads (daemon threads). Their later calls run in plain Python."""
     global _ending
     _ending = True
     with _changed:
@@ -103,7 +103,7 @@ def _end() -> None:
 
 
 def _after_fork() -> None:
-    """The compiles of threads that the child does not have."""
+    """Forgets the compiles of threads that do not exist in the child process."""
     global _changed
     _changed = threading.Condition()
     me = threading.get_ident()

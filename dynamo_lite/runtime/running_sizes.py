@@ -1,7 +1,7 @@
-"""What a graph calls for sizes that only it knows: it reads such a size of the tensor that has it, and checks what the
-trace took for granted.
+"""Functions that a graph calls for sizes that only it knows: they read such a size from the tensor that has it, and
+check the assumptions of the trace.
 
-Invariant: what is raised here never reaches the program: the frame runs again in plain Python
+Invariant: an exception raised here never reaches the program; the frame runs again in plain Python
 (``continuation.deoptimize``).
 """
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any
 
 
 class NotAsAssumed(Exception):
-    """A size is not what the graph was made for."""
+    """A size violates an assumption that the graph was made for."""
 
 
 def size_within(tensor: Any, dim: int, lowest: int, highest: int) -> int:
-    """The size of a dimension.
+    """The size of dimension `dim`.
 
     Raises:
-        NotAsAssumed: it is not within the limits.
+        NotAsAssumed: the size is outside the limits.
     """
     size: int = tensor.shape[dim]
     if not lowest <= size <= highest:
@@ -26,10 +26,10 @@ def size_within(tensor: Any, dim: int, lowest: int, highest: int) -> int:
 
 
 def number_within(number: int, lowest: int, highest: int) -> int:
-    """A number that came out of a tensor, and is computed with as a size.
+    """A number that was read from a tensor and is used as a size.
 
     Raises:
-        NotAsAssumed: it is not within the limits.
+        NotAsAssumed: the number is outside the limits.
     """
     if not lowest <= number <= highest:
         raise NotAsAssumed(f"a number out of a tensor is {number}, and the graph is made for {lowest} to {highest}")
@@ -37,10 +37,10 @@ def number_within(number: int, lowest: int, highest: int) -> int:
 
 
 def check(holds: bool, expected: bool) -> bool:
-    """What was expected.
+    """The outcome of a condition, which must be the expected one.
 
     Raises:
-        NotAsAssumed: it is not so.
+        NotAsAssumed: the outcome is not the expected one.
     """
     if holds is not expected:
         raise NotAsAssumed("what the program says of a size, or what a size has to be, does not hold")
@@ -48,4 +48,4 @@ def check(holds: bool, expected: bool) -> bool:
 
 
 SIZES = frozenset({size_within, number_within})
-"""Calls that define a symbol."""
+"""The functions whose calls define a symbol."""

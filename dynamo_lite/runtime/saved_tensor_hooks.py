@@ -1,7 +1,7 @@
-"""The program's hooks on what autograd saves (``torch.autograd.graph.saved_tensors_hooks``), suspended while a
-compilation runs autograd on fake tensors.
+"""Suspends the program's hooks on tensors that autograd saves (``torch.autograd.graph.saved_tensors_hooks``) while a
+compile runs autograd on fake tensors.
 
-Invariant: afterwards the same hooks are in force, in the same order, whatever was raised.
+Invariant: afterwards the same hooks are active in the same order, whatever was raised.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 @contextlib.contextmanager
 def saved_tensor_hooks_suspended() -> Iterator[None]:
-    """Inside, what autograd saves reaches none of the program's hooks."""
+    """A context in which tensors that autograd saves are not passed to the program's hooks."""
     autograd = torch._C._autograd
     hooks = []
     while (pair := autograd._top_saved_tensors_default_hooks(True)) is not None:

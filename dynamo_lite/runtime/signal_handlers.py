@@ -1,13 +1,14 @@
-"""Signal handlers of the program's that run while something is compiled.
+"""Runs the program's signal handlers in the right state of torch while a compile is in progress.
 
-CPython runs a handler between two instructions of whatever the main thread does. During a compile that may be within a
-fake mode, below autograd or while torch has only tensors without memory made; a handler's tensors would be fake, and
-its gradients lost. So handlers run in torch's state from before the compile. What a handler raises, such as that of a
-time limit, comes out of a compile like a fault of the compiler's own. It is the program's, and goes to the program:
-whoever takes an exception for a fault or a reason to fall back asks ``pass_on`` first.
+CPython runs a handler between two instructions of whatever the main thread executes. During a compile this may be
+within a fake tensor mode, below autograd, or while torch only creates tensors without memory; the handler's tensors
+would be fake, and its gradients lost. Therefore handlers run in the state that torch had before the compile. An
+exception of a handler, such as that of a time limit, leaves a compile like a fault of the compiler's own. But it
+belongs to the program and must reach it: code that treats an exception as a fault, or as a reason to fall back, calls
+``pass_on`` first.
 
-Invariants: `signal.getsignal` is after a compile what it was before, or what a handler has set; an exception is known
-by a frame of a handler's in its traceback, not by its type.
+Invariants: after a compile, `signal.getsignal` returns the handler from before, or one that a handler has set; an
+exception of a handler is recognized by a handler's frame in its traceback, not by its type.
 """
 from __future__ import annotations
 
@@ -26,12 +27,12 @@ _runs = 0
 
 
 def runs() -> int:
-    """How often a handler has run during a compile of the main thread's, since the process began."""
+    """Number of times that a handler has run during a compile of the main thread since the process began."""
     return _runs
 
 
 class Outside:
-    """torch's state outside of a compile, for the thread that makes this."""
+    """The state of torch outside a compile, recorded when the object is created, for the current thread."""
 
     def __init__(self) -> None:
         self._keys = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
@@ -42,7 +43,7 @@ class Outside:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Inside, operations are as they were where this was made; afterwards as before."""
+        """A context in which operations run in the recorded state; afterwards the current state is restored."""
         grad, changes = torch.is_grad_enabled(), torch.is_inference_mode_enabled() != self._inference
         dispatch = [torch._C._pop_torch_dispatch_stack(None)
                     for _ in range(torch._C._len_torch_dispatch_stack() - self._dispatch)]
@@ -66,11 +67,11 @@ class Outside:
 
 
 class _Isolated:
-    """A handler that runs outside of the compile that has replaced it.
+    """A handler that runs outside the compile during which it replaces the program's handler.
 
     Args:
-        handler: the program's.
-        outside: torch's state for it.
+        handler: the program's handler.
+        outside: the state of torch to run it in.
     """
 
     def __init__(self, handler: Callable[[int, Any], Any], outside: Outside) -> None:
@@ -78,7 +79,7 @@ class _Isolated:
         self.outside: Outside | None = outside
 
     def __call__(self, number: int, frame: Any) -> Any:
-        if self.outside is None:  # the program has kept it
+        if self.outside is None:  # the compile is over, but the program has kept this object
             return self.handler(number, frame)
         global _runs
         _runs += 1
@@ -88,8 +89,8 @@ class _Isolated:
 
 @contextlib.contextmanager
 def isolated() -> Iterator[None]:
-    """Handlers that are written in Python run in the state of torch that is found here."""
-    if threading.current_thread() is not threading.main_thread():  # handlers run in the main thread alone
+    """A context in which handlers written in Python run in torch's state at the beginning of the context."""
+    if threading.current_thread() is not threading.main_thread():  # handlers only run in the main thread
         yield
         return
     outside: Outside | None = None
@@ -111,10 +112,10 @@ def isolated() -> Iterator[None]:
 
 
 def pass_on(error: BaseException) -> None:
-    """Raises an exception again if a signal handler has raised it, or what it was raised from.
+    """Raises an exception again if a signal handler raised it, or raised one of its causes (which is raised then).
 
     Args:
-        error: while it is handled.
+        error: the exception that is being handled.
     """
     handlers: set[tuple[str, str, int]] | None = None
     known: set[int] = set()
@@ -131,7 +132,7 @@ def pass_on(error: BaseException) -> None:
 
 
 def _handlers() -> set[tuple[str, str, int]]:
-    """Where the handlers that are written in Python stand."""
+    """The places (file, name, first line) of the handlers that are written in Python."""
     return {_place(code) for number in _EVERY for code in _codes(signal.getsignal(number))}
 
 
@@ -139,7 +140,7 @@ def _codes(handler: Any) -> Iterator[CodeType]:
     while isinstance(handler, functools.partial | _Isolated):
         handler = handler.handler if isinstance(handler, _Isolated) else handler.func
     if not callable(handler):
-        return  # SIG_DFL, SIG_IGN, or one that C has installed
+        return  # SIG_DFL, SIG_IGN, or a handler that C code has installed
     for function in (handler, type(handler).__call__):
         code = getattr(getattr(function, "__func__", function), "__code__", None)
         if isinstance(code, CodeType):
@@ -147,5 +148,5 @@ def _codes(handler: Any) -> Iterator[CodeType]:
 
 
 def _place(code: CodeType) -> tuple[str, str, int]:
-    # A handler may itself have been compiled, and then runs in a code object of ours.
+    # By place, as a handler may have been compiled itself: it then runs in a code object of dynamo_lite.
     return code.co_filename, code.co_name, code.co_firstlineno

@@ -1,9 +1,9 @@
-"""Operators of torch whose size is an int, defined once more with a size that may be a symbol: ``linspace``, windows,
-``one_hot``, ``tril_indices``, ``fftfreq``, pooling of a whole image. A graph calls these
-(``torch.ops.dynamo_lite``), and they call torch's.
+"""Operators of torch whose size is an int, defined again with a size that may be a symbol: ``linspace``, windows,
+``one_hot``, ``tril_indices``, ``fftfreq``, pooling of a whole image. Graphs call these operators
+(``torch.ops.dynamo_lite``), which call torch's.
 
-They are defined when the first program has a use for them, which takes 30 ms. Invariant: with an int for the size, an
-operator here gives what torch's of the same name gives.
+They are defined when they are first needed, which takes 30 ms. Invariant: with an int as the size, an operator here
+returns what torch's operator of the same name returns.
 """
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _WINDOWS = {
 
 
 def _line(size_at: int, size_of: Callable[[Any], Any] = lambda size: size) -> Callable[..., torch.Tensor]:
-    """Of a function that makes a line of numbers.
+    """The fake implementation of an operator that makes a one-dimensional tensor.
 
     Args:
-        size_at: the place of the argument that says how many.
-        size_of: how many it says.
+        size_at: index of the argument that determines the number of elements.
+        size_of: computes the number of elements from that argument.
     """
 
     def fake(*args: Any, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> torch.Tensor:
@@ -39,7 +39,7 @@ def _line(size_at: int, size_of: Callable[[Any], Any] = lambda size: size) -> Ca
 
 
 def _half(size: Any) -> Any:
-    """How many frequencies a real signal has, as C++ divides."""
+    """Number of frequencies of a real signal, with the rounding of C++'s division."""
     return size // 2 + 1 if size >= 0 else 1 - -size // 2
 
 
@@ -48,7 +48,7 @@ def _one_hot(x: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
 
 
 def _in_lower_triangle(row: Any, col: Any, offset: Any) -> Any:
-    """How many elements of a matrix lie on a diagonal and below it, as torch counts them."""
+    """Number of elements of a matrix on and below a diagonal, counted as torch counts them."""
     if row == 0 or col == 0:
         return 0
     in_first = min(col, 1 + offset) if offset > 0 else int(row + offset > 0)
@@ -60,7 +60,7 @@ def _in_lower_triangle(row: Any, col: Any, offset: Any) -> Any:
 
 
 def _indices(upper: bool) -> Callable[..., torch.Tensor]:
-    """Of a function that makes the indices of a triangle."""
+    """The fake implementation of an operator that returns the indices of a triangle."""
 
     def fake(
         row: Any, col: Any, offset: Any = 0, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any
@@ -88,9 +88,9 @@ def _pool_whole_backward(grad: torch.Tensor, x: torch.Tensor, dims: int) -> torc
 
 
 def _define_whole_pool(library: torch.library.Library) -> Any:
-    """``avg_pool`` of contiguous tensors with a window that is all of the last dimensions, and its gradient: each is
-    linear, and has the other for a gradient. As torch's, the gradient gets the tensor, which is saved: whoever writes
-    to it meanwhile, or goes back twice, is told."""
+    """Defines ``avg_pool`` of contiguous tensors with a window that covers all of the last dimensions, and its
+    gradient. Both are linear, and each is the gradient of the other. Like torch's, the gradient operator takes the
+    input tensor, which autograd saves, so that a mutation of it or a second backward pass raises torch's error."""
     library.define("avg_pool_whole(Tensor self, int dims) -> Tensor")
     library.impl("avg_pool_whole", _pool_whole, "CompositeExplicitAutograd")
     library.define("avg_pool_whole_backward(Tensor grad, Tensor self, int dims) -> Tensor")
@@ -121,7 +121,8 @@ def _define_whole_pool(library: torch.library.Library) -> Any:
 
 
 def _define(library: torch.library.Library, name: str, overload: str, size: str, fake: Callable[..., Any]) -> Any:
-    """An operator with symbols for sizes: `size` is what matches their names. Its floats may be computed of sizes."""
+    """Defines an operator that takes symbols for the arguments whose names match `size`; its floats may depend on
+    sizes."""
     original = getattr(getattr(torch.ops.aten, name), overload)
     schema = re.sub(rf"\bint ({size})\b", r"SymInt \1", str(original._schema).removeprefix("aten::"))
     schema = re.sub(r"\bfloat (\w+)", r"Scalar \1", schema)
@@ -134,7 +135,8 @@ def _define(library: torch.library.Library, name: str, overload: str, size: str,
 
 @functools.cache
 def operators() -> dict[str, tuple[Any, ...]]:
-    """By torch's name, the operators with one argument more each; defined by the first call."""
+    """The operators by torch's name, each name with one overload per number of arguments. The first call defines
+    them."""
     library = _library()
     return {
         "linspace": (_define(library, "linspace", "default", "steps", _line(2)),),
@@ -152,5 +154,5 @@ def operators() -> dict[str, tuple[Any, ...]]:
 
 @functools.cache
 def _library() -> torch.library.Library:
-    """Which keeps its operators for as long as it lives."""
+    """The library object; it is cached because its operators exist only as long as it lives."""
     return torch.library.Library(NAMESPACE, "DEF")

@@ -1,6 +1,6 @@
-"""Storage extent: how much memory a layout spans, from its first element to its last, gaps included.
+"""Storage extent: the number of elements of storage that a layout spans from its first to its last element, with gaps.
 
-Invariant: a layout without elements spans nothing, whatever its strides.
+Invariant: a layout without elements has extent 0, whatever its strides.
 """
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from collections.abc import Sequence
 
 
 def storage_extent(size: Sequence[int], stride: Sequence[int]) -> int:
-    """How many elements lie between the first and the last one of a layout, both included."""
+    """Number of elements from the first to the last element of a layout, both included."""
     return 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride))

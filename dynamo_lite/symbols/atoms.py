@@ -5,7 +5,8 @@ from typing import Any
 
 
 class Atom:
-    """A factor of a polynomial's monomials that polynomial arithmetic does not take apart. Equality is that of ``key``."""
+    """A factor of a polynomial's monomials that polynomial arithmetic does not take apart. Equality is that of
+    ``key``."""
 
     __slots__ = ("key", "_hash")
 

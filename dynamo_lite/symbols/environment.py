@@ -78,7 +78,8 @@ class Environment:
         # Whether the operator call in progress may raise NumbersAsked; its caller then repeats it.
         self.may_call_again: Callable[[], bool] = _no
         self.hints: dict[Sym, int] = {}
-        # Symbols of sizes that may be 1, a size for which operators treat a dimension differently; see :meth:`elsewhere`.
+        # Symbols of sizes that may be 1, a size for which operators treat a dimension differently; see
+        # :meth:`elsewhere`.
         self._from_one: list[Sym] = []
         # Remembered results of operators; see `fake.symbolic_cache`.
         self.results: dict[Any, Any] = {}
@@ -116,8 +117,8 @@ class Environment:
         return ints.atom(symbol)
 
     def define(self, lowest: int, highest: int) -> Expr:
-        """A new symbol that only the running graph knows; the graph checks its limits. Where an example value is needed,
-        by which nothing is decided, it is some number within the limits."""
+        """A new symbol that only the running graph knows; the graph checks its limits. Where an example value is
+        needed, by which nothing is decided, it is some number within the limits."""
         name = f"u{len(self._running)}"
         expr = self.new(name, min(max(_EXAMPLE, lowest), highest), lowest, highest)
         self._running[next(iter(ints.symbols_of(expr)))] = lowest, highest
@@ -151,7 +152,8 @@ class Environment:
         self._learn(found)
 
     def _choose_values(self, condition: Relation) -> None:
-        """Gives a symbol that only the running graph knows another example value if the checked conditions don't hold."""
+        """Gives a symbol that only the running graph knows another example value if the checked conditions don't
+        hold."""
         checked = [*self.checked, condition]
         if all(self.holds(c) for c in checked):
             return
@@ -203,8 +205,8 @@ class Environment:
         return frozenset(s for x in open_ones if self.known(compare("==", x, 1)) is None for s in ints.symbols_of(x))
 
     def elsewhere(self, symbols: Iterable[Sym]) -> dict[Sym, int] | None:
-        """Values of symbols in another call that the trace is valid for: 1, or more than 1 if they are 1 in this call. None
-        if none of the few values that are tried is admitted."""
+        """Values of symbols in another call that the trace is valid for: 1, or more than 1 if they are 1 in this call.
+        None if none of the few values that are tried is admitted."""
         for other in (1, 3, 2, 5):
             values = dict.fromkeys(symbols, other)
             if all(self.hints[s] != 1 for s in values) == (other == 1) and self._admits(values):
@@ -212,8 +214,8 @@ class Environment:
         return None
 
     def another_call(self, symbols: Iterable[Sym]) -> dict[Sym, int] | None:
-        """Values of symbols, each different from that in this call, in another call that the trace is valid for. None if
-        none of the few values that are tried is admitted."""
+        """Values of symbols, each different from that in this call, in another call that the trace is valid for. None
+        if none of the few values that are tried is admitted."""
         hints = {symbol: self.hints[symbol] for symbol in symbols}
         for more in (1, 2, 7, -1):
             values = {symbol: hint + more for symbol, hint in hints.items()}
@@ -480,7 +482,8 @@ class Environment:
         self._becomes(best, value)
 
     def _alone_in(self, zero: Expr) -> Atom | None:
-        """The newest symbol that is a term by itself and occurs nowhere else in an expression; else such a remainder."""
+        """The newest symbol that is a term by itself and occurs nowhere else in an expression; else such a
+        remainder."""
         best: Atom | None = None
         for monomial, k in zero.terms.items():
             a = monomial[0]
@@ -532,8 +535,8 @@ class Environment:
                 self._limits[other] = max(a, c), min(b, d)
 
     def _narrow(self, true: Relation) -> None:
-        """Narrows the limits of a symbol by ``k*s + c >= 0`` or ``!= 0``. If they leave one value, the symbol is replaced by
-        this number."""
+        """Narrows the limits of a symbol by ``k*s + c >= 0`` or ``!= 0``. If they leave one value, the symbol is
+        replaced by this number."""
         if len(true.expr.terms) != 1:
             return
         ((monomial, k),) = true.expr.terms.items()

@@ -120,8 +120,8 @@ class Mod(Division):
 
 
 class Expr:
-    """``const + sum(coefficient * product of atoms)``. Instances are made by the functions and operators of this module,
-    not directly."""
+    """``const + sum(coefficient * product of atoms)``. Instances are made by the functions and operators of this
+    module, not directly."""
 
     __slots__ = ("terms", "const", "_hash")
 

@@ -406,16 +406,16 @@ class FloatNode(Node):
         return self.fix()
 
     def fix(self, why: str = "") -> float:
-        """The value. From now on the values of the integers that it is computed from are required of every call that the
-        trace is valid for."""
+        """The value. From now on the values of the integers that it is computed from are required of every call that
+        the trace is valid for."""
         for a in self.args:
             if isinstance(a, Node):
                 a.fix(why)
         return self.hint
 
     def _ratio(self) -> tuple[Index, int] | None:
-        """Numerator and denominator, a power of 2, if the float is computed exactly from integers and constants by sums and
-        by products with constants; None otherwise."""
+        """Numerator and denominator, a power of 2, if the float is computed exactly from integers and constants by sums
+        and by products with constants; None otherwise."""
         if abs(self.hint) >= _EXACT:
             return None
         if self.function == "constant":

@@ -99,7 +99,8 @@ class _Expression:
 
 
 class _StandIn(types.ModuleType):
-    """Stands in for a module. A name without an answer is looked up in the real module, which is imported at that moment."""
+    """Stands in for a module. A name without an answer is looked up in the real module, which is imported at that
+    moment."""
 
     def __init__(self, name: str, answers: dict[str, Any]) -> None:
         super().__init__(name)
@@ -134,8 +135,8 @@ class _Questions(_StandIn):
         return ANSWERS[name] if name in ANSWERS else super().__getattribute__(name)
 
     def load(self) -> types.ModuleType:
-        """The real module. It answers only the question that has no answer here: the stand-in stays in ``sys.modules`` for
-        the rest of the operator."""
+        """The real module. It answers only the question that has no answer here: the stand-in stays in ``sys.modules``
+        for the rest of the operator."""
         with _lock:
             real = super().load()
             if _depths[self]:
