@@ -1,8 +1,8 @@
-/* The extension module `dynamo_lite._eval_frame`: the evaluation function of PEP 523.
+/* The extension module `dynamo_lite._eval_frame`: the frame evaluation function of PEP 523.
  *
- * A frame whose hook is active is looked up among the guarded code of its code object. A hit is an ordinary call of a
- * function made from the guarded code; a miss asks the hook's Python callback. The evaluation function is installed only
- * while some thread has an active hook, since it makes every Python call slower. No policy lives here.
+ * A frame whose thread has an active hook is looked up among the guarded code of its code object. On a hit, a function made
+ * from the guarded code is called in place of the frame; a miss calls the hook's Python callback. The evaluation function is
+ * installed only while some thread has an active hook, because it makes every Python call slower. No policy lives here.
  */
 #include "csrc/eval_frame.h"
 
@@ -10,12 +10,15 @@
 
 const GuardsAPI *guards;
 
-static PyObject *no_globals; /* an empty dict */
+static PyObject *no_globals; /* an empty dict: the globals of a guarded function between calls */
 
-/* What compile_frame can return instead of a GuardedCode. */
+/* The decisions that compile_frame can return instead of a GuardedCode. */
 static PyObject *run_original, *skip_frame, *skip_recursive, *keep_entries;
 
 /* ---- hits ---- */
+
+/* Finds an entry whose guards hold for a frame. 1: `*entry` and `*inputs` are new references; 0: there is none; -1: an
+ * exception is set. */
 
 int
 look_up(ThreadState *thread, PyCodeObject *code, FrameHook *hook, const GuardFrame *frame, GuardedCode **entry,
@@ -26,14 +29,14 @@ look_up(ThreadState *thread, PyCodeObject *code, FrameHook *hook, const GuardFra
     if (slot == NULL || slot->entries == NULL) {
         return 0;
     }
-    PyObject *entries = Py_NewRef(slot->entries); /* guards can run code that changes the slot */
+    PyObject *entries = Py_NewRef(slot->entries); /* guards can run code that replaces the slot's tuple */
     Py_ssize_t n = PyTuple_GET_SIZE(entries);
     int found = 0;
     thread->busy++;
     for (Py_ssize_t i = 0; i < n; i++) {
         GuardedCode *candidate = (GuardedCode *)PyTuple_GET_ITEM(entries, i);
         Py_ssize_t failed_step;
-        if (candidate->slot == NULL || candidate->program == NULL) { /* invalidated meanwhile */
+        if (candidate->slot == NULL || candidate->program == NULL) { /* invalidated by an earlier entry's guards */
             continue;
         }
         found = guards->check(candidate->program, frame, inputs, &failed_step);
@@ -55,8 +58,8 @@ look_up(ThreadState *thread, PyCodeObject *code, FrameHook *hook, const GuardFra
     return found;
 }
 
-/* The function to call for an entry, which has globals, builtins and a closure for the time of a call only: they may hold
- * what owns the entry. A call from inside the call gets a function of its own. */
+/* The function to call for an entry, a new reference. It has the frame's globals, builtins and closure only during a call:
+ * they may hold the owner of the entry. It is taken out of the entry, so a nested call gets a function of its own. */
 static PyFunctionObject *
 take_function(GuardedCode *entry, PyFunctionObject *original, const GuardFrame *frame)
 {
@@ -78,24 +81,25 @@ take_function(GuardedCode *entry, PyFunctionObject *original, const GuardFrame *
     return function;
 }
 
+/* Returns the function to the entry for the next call; steals the reference. */
 static void
 give_function_back(GuardedCode *entry, PyFunctionObject *function)
 {
     if (Py_REFCNT(function) > 1 || entry->code == NULL || entry->function != NULL) {
-        Py_DECREF(function); /* a traceback or a frame object holds it, whose frame needs the globals */
+        Py_DECREF(function); /* a traceback or a frame object holds it, and its frame needs the globals */
         return;
     }
-    Py_SETREF(function->func_globals, Py_NewRef(no_globals)); /* of a function that is found by the garbage collector */
+    Py_SETREF(function->func_globals, Py_NewRef(no_globals)); /* not NULL: the garbage collector can show the function */
     Py_SETREF(function->func_builtins, Py_NewRef(no_globals));
     Py_CLEAR(function->func_closure);
-    if (entry->code == NULL || entry->function != NULL) { /* what has just been let go ran code */
+    if (entry->code == NULL || entry->function != NULL) { /* releasing the references above ran code */
         Py_DECREF(function);
         return;
     }
     entry->function = (PyObject *)function;
 }
 
-/* Called when a frame begins. */
+/* Called when a frame of `code` begins: drops the references of a handover that was meant for it. */
 static void
 release_handover(ThreadState *thread, PyCodeObject *code)
 {
@@ -112,6 +116,8 @@ release_handover(ThreadState *thread, PyCodeObject *code)
     }
 }
 
+/* Runs guarded code in place of a frame. Returns a new reference, or NULL with an exception. `*inputs` and the `owned`
+ * arguments (or NULL) are references that the caller owns; they are cleared once the frame of the code has its own. */
 static PyObject *
 call_guarded(ThreadState *thread, GuardedCode *entry, PyFunctionObject *original, const GuardFrame *frame, PyObject **inputs,
              PyObject **owned)
@@ -137,7 +143,7 @@ call_guarded(ThreadState *thread, GuardedCode *entry, PyFunctionObject *original
     memcpy(stack + 1, frame->args, (size_t)n * sizeof(PyObject *));
     stack[n + 1] = *inputs;
     Handover handover = {(PyCodeObject *)entry->code, inputs, owned, n};
-    thread->handover = entry->needs_hook ? &handover : NULL; /* without a break the frame ends before anybody looks */
+    thread->handover = entry->needs_hook ? &handover : NULL; /* without a break nobody can observe the references */
     PyObject *result = PyObject_Vectorcall((PyObject *)function, stack + 1, (size_t)(n + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     thread->handover = NULL;
     if (stack != small) {
@@ -147,7 +153,7 @@ call_guarded(ThreadState *thread, GuardedCode *entry, PyFunctionObject *original
     return result;
 }
 
-/* What torch's profiler shows of a compiled call: the function, and the frame's number in the logs. */
+/* Name under which torch's profiler shows a compiled call: the function's, and the frame's id in the logs. A new reference. */
 static PyObject *
 name_of_region(GuardedCode *entry)
 {
@@ -161,6 +167,7 @@ name_of_region(GuardedCode *entry)
     return name;
 }
 
+/* Runs guarded code with `wanted` as the active hook, which may be NULL. */
 static PyObject *
 run_with_hook(ThreadState *thread, FrameHook *wanted, GuardedCode *entry, PyFunctionObject *original, const GuardFrame *frame,
               PyObject **inputs, PyObject **owned)
@@ -192,6 +199,7 @@ run_guarded(ThreadState *thread, FrameHook *hook, GuardedCode *entry, PyFunction
 
 /* ---- continuations ---- */
 
+/* Calls the function of a continuation: its guarded code directly if an entry fits, else by an ordinary call. */
 static PyObject *
 call_continuation(ThreadState *thread, FrameHook *hook, Continuation *next)
 {
@@ -228,14 +236,14 @@ call_continuation(ThreadState *thread, FrameHook *hook, Continuation *next)
     return result;
 }
 
-/* Calls what guarded code asked to be continued with, until there is a result; takes the continuation. A loop here, so that
- * a hundred thousand graph breaks in a loop of the user's take no more stack than one. */
+/* Calls the continuation that guarded code returned, then the one that this call returns, until there is another result; steals
+ * `result`. This is a loop, so that a hundred thousand graph breaks in a loop of the user's need no more stack than one. */
 PyObject *
 trampoline(ThreadState *thread, FrameHook *hook, PyObject *result)
 {
     Switched switched = begin_hook(thread, hook);
     while (result != NULL && Py_IS_TYPE(result, &Continuation_Type)) {
-        put_on_top(); /* what ran meanwhile may have taken it away */
+        put_on_top(); /* the code that ran meanwhile may have uninstalled our evaluation function */
         PyObject *next = call_continuation(thread, hook, (Continuation *)result);
         Py_DECREF(result);
         result = next;
@@ -246,11 +254,12 @@ trampoline(ThreadState *thread, FrameHook *hook, PyObject *result)
 
 /* ---- misses ---- */
 
+/* Calls compile_frame; returns its decision as a new reference, or NULL with an exception. */
 static PyObject *
 ask_hook(ThreadState *thread, FrameHook *hook, PyCodeObject *code, PyFunctionObject *function, const GuardFrame *frame)
 {
     if (hook->compile_frame == NULL || interpreter_is_finalizing()) {
-        return Py_NewRef(run_original); /* taken apart by the garbage collector, or its modules by the end of the process */
+        return Py_NewRef(run_original); /* the garbage collector has cleared the hook, or the process is ending */
     }
     PyObject *args = PyTuple_New(frame->nargs);
     if (args == NULL) {
@@ -270,7 +279,7 @@ ask_hook(ThreadState *thread, FrameHook *hook, PyCodeObject *code, PyFunctionObj
     return decision;
 }
 
-/* Guarded code must take the arguments of the frame it stands for, and the inputs after them. */
+/* Guarded code must take the arguments of the frame that it replaces, then the tuple of inputs. 0, or -1 with an exception. */
 static int
 check_guarded_code(PyCodeObject *code, GuardedCode *entry)
 {
@@ -290,7 +299,7 @@ check_guarded_code(PyCodeObject *code, GuardedCode *entry)
         what = "its free variables must be those of the frame";
     }
     if (what == NULL) {
-        return mark_as_guarded(guarded); /* with the hook active its own frame would be looked up, too */
+        return mark_as_guarded(guarded); /* otherwise its own frame would be looked up while the hook is active */
     }
     PyErr_Format(PyExc_RuntimeError, "dynamo_lite: wrong guarded code for %U: %s", code->co_qualname, what);
     return -1;
@@ -309,7 +318,7 @@ raise_failing_guard(PyCodeObject *code, GuardedCode *entry, Py_ssize_t failed_st
     Py_XDECREF(steps);
 }
 
-/* Puts a new entry in place and collects its inputs. 1, or -1 with an exception. */
+/* Adds a new entry after checking that its guards hold, and collects its inputs. 1, or -1 with an exception. */
 static int
 accept_entry(ThreadState *thread, PyCodeObject *code, FrameHook *hook, const GuardFrame *frame, GuardedCode *entry,
              PyObject **inputs)
@@ -334,7 +343,7 @@ accept_entry(ThreadState *thread, PyCodeObject *code, FrameHook *hook, const Gua
     return 1;
 }
 
-/* Carries out what is not a GuardedCode. 0: run the frame; -1: an exception is set. */
+/* Carries out a decision that is not a GuardedCode. 0: run the frame; -1: an exception is set. */
 static int
 obey(PyObject *decision, PyCodeObject *code, FrameHook *hook)
 {
@@ -380,7 +389,7 @@ skip_mark(PyCodeObject *code, FrameHook *hook, int *closed)
     return slot->skip;
 }
 
-/* A frame that runs without the hook, as do all that it calls and the generator that it may return. */
+/* Evaluates a frame without the hook, including all that it calls and the generator that it may return. */
 static PyObject *
 eval_with_callees_unhooked(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame)
 {
@@ -391,7 +400,7 @@ eval_with_callees_unhooked(ThreadState *thread, PyThreadState *tstate, Interpret
     return result;
 }
 
-/* A frame that has been looked at and runs as it is. */
+/* Evaluates the original frame after its arguments have been taken out for the guards. */
 static PyObject *
 pass_on(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int with_hook)
 {
@@ -399,7 +408,8 @@ pass_on(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int
     return with_hook ? eval_uncaptured(thread, tstate, frame, 0) : eval_with_callees_unhooked(thread, tstate, frame);
 }
 
-/* A frame that can be captured, its hook held by the caller. */
+/* Evaluates a frame that can be captured. The caller holds a reference to the hook. `accepts`: whether the caller of the frame
+ * takes a Continuation as its result. */
 static PyObject *
 eval_captured(ThreadState *thread, FrameHook *hook, PyThreadState *tstate, InterpreterFrame *frame, int accepts)
 {
@@ -456,6 +466,7 @@ eval_captured(ThreadState *thread, FrameHook *hook, PyThreadState *tstate, Inter
     return passed_on ? result : leave_frame(tstate, frame, result);
 }
 
+/* The evaluation function (PEP 523). CPython calls it in place of _PyEval_EvalFrameDefault (Python/ceval.c). */
 PyObject *
 eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
 {
@@ -535,7 +546,7 @@ import_guards(void)
         return -1;
     }
     guards = PyCapsule_GetPointer(capsule, GUARDS_CAPSULE);
-    Py_DECREF(capsule); /* the module lives on */
+    Py_DECREF(capsule); /* the module `_guards` stays loaded, and its capsule with it */
     if (guards != NULL && guards->version != GUARDS_API_VERSION) {
         PyErr_SetString(PyExc_ImportError, "dynamo_lite._guards and dynamo_lite._eval_frame are of different builds");
         return -1;

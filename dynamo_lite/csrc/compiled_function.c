@@ -1,8 +1,8 @@
-/* CompiledFunction, what `compile` returns for a function, and Continuation, what guarded code returns after a graph break.
+/* CompiledFunction, which `compile` returns for a function, and Continuation, which guarded code returns after a graph break.
  *
  * A call of a CompiledFunction binds its arguments as the interpreter would and looks for guarded code at once, so that a
- * full-graph function runs without a frame of its own and without the hook. Whatever does not fit that path (no hit, a call
- * that would raise TypeError, a callable that is no function) is an ordinary call with the hook active.
+ * function that is a single graph runs without a frame of its own and without the hook. All other calls (without a hit, with
+ * arguments that raise TypeError, of a callable that is not a function) are ordinary calls with the hook active.
  */
 #include "eval_frame.h"
 
@@ -10,7 +10,7 @@
 
 /* ---- Continuation ---- */
 
-#define FREE_SIZES 16 /* free lists for continuations of up to this many arguments */
+#define FREE_SIZES 16 /* there are free lists for continuations with fewer arguments than this */
 #define FREE_LENGTH 8
 
 static Continuation *free_continuations[FREE_SIZES][FREE_LENGTH];
@@ -47,7 +47,7 @@ continuation_dealloc(Continuation *self)
 {
     Py_ssize_t n = Py_SIZE(self);
     for (Py_ssize_t i = 0; i < n; i++) {
-        Py_XDECREF(self->args[i]); /* NULL once the frame that it continues in has begun */
+        Py_XDECREF(self->args[i]); /* NULL if the frame that it continues in has begun: see Handover */
     }
     Py_DECREF(self->fn);
     if (n < FREE_SIZES && n_free[n] < FREE_LENGTH) {
@@ -96,7 +96,7 @@ PyTypeObject Continuation_Type = {
 #define MAX_BOUND 64
 
 typedef struct {
-    PyObject *values[MAX_BOUND]; /* borrowed, except for the last two below */
+    PyObject *values[MAX_BOUND]; /* borrowed references, one per parameter; the last may be the two below */
     PyObject *varargs, *varkw;   /* owned, or NULL */
     Py_ssize_t n;
 } Bound;
@@ -125,7 +125,8 @@ find_parameter(PyCodeObject *code, Py_ssize_t n_named, PyObject *name)
     return -1;
 }
 
-/* 1: bound. 0: it does not fit, and an ordinary call will do it or say why. -1: an exception is set. */
+/* Binds the arguments of a call to a function's parameters. 1: bound. 0: they do not fit; an ordinary call handles this case or
+ * raises. -1: an exception is set. The caller must call release_bound() in any case. */
 static int
 bind_arguments(PyFunctionObject *function, PyObject *self, PyObject *const *args, Py_ssize_t n_given, PyObject *kwnames,
                Bound *bound)
@@ -151,7 +152,7 @@ bind_arguments(PyFunctionObject *function, PyObject *self, PyObject *const *args
     for (Py_ssize_t i = n_copied; i < n_named; i++) {
         values[i] = NULL;
     }
-    Py_ssize_t extra = n_named; /* where *args and **kwargs go */
+    Py_ssize_t extra = n_named; /* position of *args and then **kwargs */
     if (code->co_flags & CO_VARARGS) {
         bound->varargs = PyTuple_New(n_total - n_copied);
         if (bound->varargs == NULL) {
@@ -214,12 +215,12 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *fn;
-    FrameHook *hook; /* NULL: calls run fn as it is */
+    FrameHook *hook; /* owned; NULL: calls run `fn` unchanged */
     PyObject *dict;
     PyObject *weakrefs;
 } CompiledFunction;
 
-/* The call without the hook, when an entry fits. NULL without an exception: there is none. */
+/* Calls guarded code without an ordinary call, if an entry fits. NULL without an exception: none does. */
 static PyObject *
 call_hit(ThreadState *thread, FrameHook *hook, PyObject *fn, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames)
 {
@@ -243,7 +244,7 @@ call_hit(ThreadState *thread, FrameHook *hook, PyObject *fn, PyObject *const *ar
     }
     Bound bound;
     PyObject *result = NULL;
-    Py_INCREF(function); /* what the guards run could rebind a method's function */
+    Py_INCREF(function); /* code that the guards run could rebind a method's function */
     Py_INCREF(code);
     Py_XINCREF(self);
     int found = bind_arguments(function, self, args, n_args, kwnames, &bound);
@@ -267,7 +268,7 @@ call_hit(ThreadState *thread, FrameHook *hook, PyObject *fn, PyObject *const *ar
     return result;
 }
 
-/* The call with this hook. */
+/* Calls a compiled function with this hook, to which the caller holds a reference. */
 static PyObject *
 call_with_hook(ThreadState *thread, FrameHook *hook, PyObject *fn, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -285,7 +286,7 @@ call_with_hook(ThreadState *thread, FrameHook *hook, PyObject *fn, PyObject *con
 
 PyObject *call_policy;
 
-/* The call while a policy is set: with the hook that it chooses, or in plain Python, what it calls included. */
+/* Calls a compiled function while a policy is set: with the hook that it chooses, or in plain Python including all callees. */
 static PyObject *
 call_by_policy(ThreadState *thread, CompiledFunction *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -385,7 +386,7 @@ compiled_clear(CompiledFunction *self)
 {
     Py_CLEAR(self->hook);
     Py_CLEAR(self->dict);
-    Py_XSETREF(self->fn, Py_NewRef(Py_None)); /* never NULL: a call finds something that is not callable */
+    Py_XSETREF(self->fn, Py_NewRef(Py_None)); /* never NULL: a call finds an object that is not callable */
     return 0;
 }
 
@@ -407,13 +408,13 @@ compiled_bind(PyObject *self, PyObject *obj, PyObject *Py_UNUSED(type))
     return obj == NULL || obj == Py_None ? Py_NewRef(self) : PyMethod_New(self, obj);
 }
 
-/* What a function has and this object has not (__code__, __defaults__, ...) is the function's. */
+/* Attributes that a function has and this object does not have (__code__, __defaults__, ...) are those of the function. */
 static PyObject *
 compiled_getattro(PyObject *self, PyObject *name)
 {
     PyObject *value = PyObject_GenericGetAttr(self, name);
     if (value == Py_None && PyUnicode_CompareWithASCIIString(name, "__doc__") == 0) {
-        Py_DECREF(value); /* the type's own, which every type has */
+        Py_DECREF(value); /* __doc__ of the type, which every type has */
         return PyObject_GetAttr(((CompiledFunction *)self)->fn, name);
     }
     if (value != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) {
@@ -429,7 +430,7 @@ compiled_repr(CompiledFunction *self)
     return PyUnicode_FromFormat("<compiled %R>", self->fn);
 }
 
-/* As for a function: copies are the object itself, a pickle is a reference by name. */
+/* Copies and pickles as a function does: a copy is the object itself, a pickle is a reference by name. */
 static PyObject *
 compiled_reduce(PyObject *self, PyObject *Py_UNUSED(arg))
 {

@@ -1,7 +1,7 @@
-/* CompiledGraph: a compiled graph as code with breaks calls it.
+/* CompiledGraph: a compiled graph, as guarded code with graph breaks calls it.
  *
- * That code runs with the hook active, for what the program calls at a break; the graph is not the program's, so neither we
- * nor others are to capture what runs in it.
+ * Such code runs with the hook active, because of the program's calls at a break. The graph does not belong to the program, so
+ * neither our evaluation function nor those of others may capture the frames that run in it.
  */
 #include "eval_frame.h"
 
@@ -57,7 +57,7 @@ compiled_graph_traverse(CompiledGraph *self, visitproc visit, void *arg)
 static int
 compiled_graph_clear(CompiledGraph *self)
 {
-    Py_XSETREF(self->fn, Py_NewRef(Py_None)); /* never NULL: a call finds something that is not callable */
+    Py_XSETREF(self->fn, Py_NewRef(Py_None)); /* never NULL: a call finds an object that is not callable */
     return 0;
 }
 

@@ -1,7 +1,8 @@
-/* A number that tells whether a dict is as it was: no two states of any two dicts share one, except 0, which tells nothing.
+/* A number that identifies the state of a dict: no two states of any two dicts share one, except for 0, which means "unknown".
  *
  * CPython 3.11 counts every change of every dict (PEP 509), and so does 3.12, where reading the number is deprecated. In 3.13
- * a dict may change without a new number, 3.14 has none (guards/dict_memo.h): there it is 0, and whoever asks looks again.
+ * a dict may change without a new number, and 3.14 has none (guards/dict_memo.h). From 3.13 on the number is 0 here, so that
+ * the caller looks again.
  */
 #ifndef DYNAMO_LITE_DICT_VERSION_H
 #define DYNAMO_LITE_DICT_VERSION_H
@@ -16,7 +17,7 @@ dict_version(PyObject *dict)
 {
 #    pragma GCC diagnostic push
 #    pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-    return ((PyDictObject *)dict)->ma_version_tag; /* in 3.12 its lowest bits say who watches the dict: no harm */
+    return ((PyDictObject *)dict)->ma_version_tag; /* in 3.12 its lowest bits say who watches the dict, which does no harm */
 #    pragma GCC diagnostic pop
 }
 #else

@@ -1,4 +1,4 @@
-/* The part of DLPack 1.x (https://github.com/dmlc/dlpack) that the guards read: tensor metadata through the C exchange API.
+/* The part of DLPack 1.x (https://github.com/dmlc/dlpack) that guards use: tensor metadata through the C exchange API.
  *
  * Invariant: the layouts are those of the DLPack standard, major version DLPACK_MAJOR; a producer with another major
  * version is refused when the capsule is opened.

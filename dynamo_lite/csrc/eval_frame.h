@@ -1,8 +1,9 @@
-/* Shared by the translation units of `_eval_frame`.
+/* Declarations shared by the translation units of `_eval_frame`.
  *
- * Who owns what: a FrameHook owns the entries that were made for it; a code object only points to them (through co_extra),
- * so the garbage collector sees every reference an entry holds, and a hook that dies takes its entries with it. A Slot is
- * one (code, hook) pair; it dies with either. Whoever holds a Slot pointer must not run arbitrary code and go on using it.
+ * Ownership: a FrameHook owns the entries that were made for it. A code object only points to them (through co_extra), so the
+ * garbage collector sees every reference that an entry holds, and a hook that dies takes its entries with it. A Slot is one
+ * (code, hook) pair and dies with either. A Slot pointer must not be used after running arbitrary code. All global state is
+ * protected by the GIL.
  */
 #ifndef DYNAMO_LITE_EVAL_FRAME_H
 #define DYNAMO_LITE_EVAL_FRAME_H
@@ -20,40 +21,40 @@ typedef struct {
     PyObject *compile_frame;
     PyObject *dict;
     PyObject *weakrefs;
-    Slot *slots; /* linked by next_in_hook; owns their entries */
+    Slot *slots; /* linked by next_in_hook; the hook owns their entries */
 } FrameHook;
 
 typedef enum { SKIP_NOT, SKIP_FRAME, SKIP_WITH_CALLEES } SkipMark;
 
 typedef struct CodeCache {
     PyCodeObject *code; /* borrowed: the cache dies with the code */
-    Slot *slots;        /* linked by next_in_code, the last used first */
-    SkipMark skip;      /* for every hook */
-    int own;            /* code that we have made: no other evaluation function gets its frames */
+    Slot *slots;        /* linked by next_in_code, the most recently used first */
+    SkipMark skip;      /* applies to every hook */
+    int own;            /* code made by dynamo_lite: other evaluation functions never get its frames */
     struct CodeCache *next, **link;
 } CodeCache;
 
 struct Slot {
     CodeCache *cache;
     FrameHook *hook; /* borrowed */
-    PyObject *entries; /* tuple of GuardedCode, the last hit first; NULL when there is none. Replaced, never changed. */
+    PyObject *entries; /* owned tuple of GuardedCode, the last hit first, or NULL. Replaced, never changed. */
     SkipMark skip;
-    int closed; /* entries are used, but a miss does not ask for another one */
+    int closed; /* the entries are used, but a miss does not call compile_frame */
     Slot *next_in_code, **link_in_code;
     Slot *next_in_hook, **link_in_hook;
 };
 
-typedef struct {
+typedef struct { /* references are owned unless noted */
     PyObject_HEAD
     PyObject *program; /* GuardProgram */
     PyObject *code;    /* NULL: run the original frame */
     PyObject *extra;
-    PyObject *direct;  /* NULL, or what the code calls with the inputs to return the first of its results */
-    PyObject *function; /* made from code; taken out for the time of a call */
-    unsigned long long hits, passed_over; /* how often the guards have held, and not */
-    Slot *slot; /* where the entry is listed; NULL when it is not or no longer */
+    PyObject *direct;  /* NULL, or a callable: all that the code does is to return direct(*inputs)[0] */
+    PyObject *function; /* made from `code`; NULL during a call */
+    unsigned long long hits, passed_over; /* number of evaluations in which the guards held, and did not hold */
+    Slot *slot; /* borrowed: the slot that lists the entry; NULL if none does */
     char needs_hook;
-    char breadth; /* narrow ones are tried before broader ones: see GuardedCode in the .pyi */
+    char breadth; /* narrower entries are tried before broader ones: see GuardedCode in the .pyi */
 } GuardedCode;
 
 typedef struct {
@@ -62,25 +63,25 @@ typedef struct {
     PyObject *args[1];
 } Continuation;
 
-/* What lay over our evaluation function when it was put on top: both NULL if it was there already. */
+/* The evaluation function that was installed above ours when ours was put on top; both fields are NULL if ours was on top. */
 typedef struct {
-    _PyFrameEvalFunction above, previous; /* the one above, and what was our previous one */
+    _PyFrameEvalFunction above, previous; /* the one above, and the value of previous_eval at that time */
 } Above;
 
 typedef struct {
-    FrameHook *outer; /* owned */
+    FrameHook *outer; /* owned: the hook to restore */
     Above above;
 } Switched;
 
-/* What end_compile() puts back. */
+/* State that end_compile() restores. */
 typedef struct {
     Above own;
     Switched switched;
-    int collects; /* whether the garbage collector was on */
+    int collects; /* whether the garbage collector was enabled */
 } Compiling;
 
-/* References that have to be gone when the frame of `code` has begun, which has got its own by then: what the program deletes
- * there must not live on because of us. */
+/* References that must be dropped once the frame of `code` has begun, as it has its own by then. Otherwise an object that the
+ * program deletes in that frame would stay alive because of dynamo_lite. */
 typedef struct {
     PyCodeObject *code; /* borrowed */
     PyObject **inputs;  /* one owned reference, or NULL */
@@ -88,25 +89,25 @@ typedef struct {
     Py_ssize_t n;
 } Handover;
 
-/* What a thread is doing. `hook` is owned. */
+/* The state of a thread. `hook` is owned. */
 typedef struct {
     FrameHook *hook;
-    int compiling;             /* depth of calls of compile_frame */
-    int busy;                  /* compiling, or evaluating guards: every frame runs plainly */
+    int compiling;             /* nesting depth of calls of compile_frame */
+    int busy;                  /* nonzero while compiling or evaluating guards: no frame is captured then */
     PyCodeObject *accepts;     /* the frame of this code may return a Continuation to its caller; borrowed */
-    Handover *handover;        /* for the frame that is about to begin; lies on the C stack of who begins it */
-    int own;                   /* depth of what others' evaluation functions must not see: see begin_own() */
-    _PyFrameEvalFunction below; /* what lay over our function when set_active(None) was called, or NULL */
-    InterpreterFrame *passed;  /* the frame that the previous evaluation function has been asked to evaluate, or NULL */
-    uintptr_t stack_end;       /* lowest address of the C stack; 0: not looked up yet */
-    uintptr_t stack_reserve;   /* with less than this left of it, frames run as without the hook */
+    Handover *handover;        /* for the frame that is about to begin; lies on the C stack of its caller */
+    int own;                   /* nesting depth of code that others' evaluation functions must not see: see begin_own() */
+    _PyFrameEvalFunction below; /* the function above ours when set_active(None) was called, or NULL */
+    InterpreterFrame *passed;  /* the frame that the previous evaluation function is evaluating, or NULL */
+    uintptr_t stack_end;       /* lowest address of the C stack; 0: not determined yet */
+    uintptr_t stack_reserve;   /* if less than this is left of the stack, frames run without the hook */
 } ThreadState;
 
 extern PyTypeObject FrameHook_Type, GuardedCode_Type, CompiledFunction_Type, Continuation_Type, CompiledGraph_Type;
 extern const GuardsAPI *guards;
 
 /* threads.c */
-/* With the C library's own way to find it (dlopen has room for small ones), every use is one load instead of a call. */
+/* With the initial-exec model (glibc's dlopen reserves room for small TLS blocks), an access is one load instead of a call. */
 #ifdef __GLIBC__
 #define NEAR_THREAD __attribute__((tls_model("initial-exec")))
 #else
@@ -115,12 +116,12 @@ extern const GuardsAPI *guards;
 extern _Thread_local ThreadState this_thread NEAR_THREAD;
 extern PyMethodDef thread_methods[];
 extern PyInterpreterState *interpreter;
-extern _PyFrameEvalFunction previous_eval; /* what ours is installed over */
+extern _PyFrameEvalFunction previous_eval; /* the evaluation function that ours passes frames on to */
 void threads_init(void);
 void find_stack(ThreadState *thread);
 Above begin_own_beside_others(ThreadState *thread);
 void end_own_beside_others(ThreadState *thread, Above above);
-Switched begin_hook(ThreadState *thread, FrameHook *hook); /* another hook, or NULL for none, until end_hook() */
+Switched begin_hook(ThreadState *thread, FrameHook *hook); /* activates a hook, or none (NULL), until end_hook() */
 void end_hook(ThreadState *thread, Switched switched);
 Compiling begin_compile(ThreadState *thread);
 void end_compile(ThreadState *thread, Compiling compiling);
@@ -140,8 +141,8 @@ PyObject *trampoline(ThreadState *thread, FrameHook *hook, PyObject *continuatio
 int look_up(ThreadState *thread, PyCodeObject *code, FrameHook *hook, const GuardFrame *frame, GuardedCode **entry,
             PyObject **inputs);
 
-/* compiled_function.c: NULL as a rule; None: whatever would run compiled runs in plain Python; or (fn, hook) -> the hook of
- * this call of a compiled function, or None. */
+/* compiled_function.c: the policy for calls of compiled functions. NULL: none is set; None: all code runs in plain Python;
+ * otherwise a callable (fn, hook) -> the hook of this call, or None. Owned. */
 extern PyObject *call_policy;
 
 /* unhooked_generators.c */
@@ -154,10 +155,10 @@ int cache_init(void);
 CodeCache *cache_of(PyCodeObject *code);
 Slot *find_slot(CodeCache *cache, FrameHook *hook);
 Slot *need_slot(PyCodeObject *code, FrameHook *hook);
-int mark_as_guarded(PyCodeObject *code); /* its frames always run plainly */
+int mark_as_guarded(PyCodeObject *code); /* frames of this code are never captured */
 int mark_as_own(PyCodeObject *code);
 int add_entry(PyCodeObject *code, FrameHook *hook, GuardedCode *entry);
-Py_ssize_t place_of(PyObject *entries, const GuardedCode *entry); /* where it belongs among them; entries: a tuple or NULL */
+Py_ssize_t place_of(PyObject *entries, const GuardedCode *entry); /* its position among `entries`, a tuple or NULL */
 void move_forward(PyCodeObject *code, FrameHook *hook, PyObject *entries, Py_ssize_t index, Py_ssize_t place);
 extern PyMethodDef cache_methods[];
 
@@ -171,7 +172,7 @@ thread_state(void)
     return thread;
 }
 
-/* A stack that is not the thread's own (a fiber's) is never low. */
+/* Whether less than `size` bytes of the C stack are left. False on a stack that is not the thread's own (a fiber's). */
 static inline int
 stack_left_is_below(const ThreadState *thread, uintptr_t size)
 {
@@ -179,18 +180,18 @@ stack_left_is_below(const ThreadState *thread, uintptr_t size)
     return (uintptr_t)&here - thread->stack_end < size;
 }
 
-/* Whether calls are nested so deeply that what is left of the stack belongs to the program in plain Python. */
+/* Whether calls are nested so deeply that the rest of the stack is reserved for the program in plain Python. */
 static inline int
 recursion_is_deep(const ThreadState *thread, PyThreadState *tstate)
 {
     return stack_left_is_below(thread, thread->stack_reserve) || c_recursion_is_low(tstate);
 }
 
-/* Compiles, and guarded code that runs without the hook: nobody else's evaluation function is to see their frames.
- * Where there is no other this costs nothing, and ours needn't be installed. */
-#define NOT_OWN ((Above){eval_frame, NULL}) /* it is never above itself */
+/* Brackets code whose frames no other evaluation function may see: compiles, and guarded code that runs without the hook. If no
+ * other function is installed this costs nothing, and ours need not be installed. */
+#define NOT_OWN ((Above){eval_frame, NULL}) /* distinguishable, as ours is never above itself */
 
-/* Whether no evaluation function is installed but the interpreter's and ours. */
+/* Whether no evaluation function is installed except the interpreter's and ours. */
 static inline int
 we_are_alone(void)
 {
@@ -219,7 +220,7 @@ code_argument_count(PyCodeObject *code)
            + ((code->co_flags & CO_VARKEYWORDS) != 0);
 }
 
-/* Functions, not class bodies or modules; run to their end in one go. */
+/* Whether code is that of a function (not of a class body or module) that is not a generator or coroutine. */
 static inline int
 code_can_be_captured(PyCodeObject *code)
 {

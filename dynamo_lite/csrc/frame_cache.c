@@ -1,12 +1,12 @@
-/* Where guarded code is kept: FrameHook, and the slots that connect hooks with code objects.
+/* The storage of guarded code: FrameHook, and the slots that connect hooks with code objects.
  *
- * Invariant: objects are released only after all lists are consistent again, since releasing one can run arbitrary code.
+ * Invariant: objects are released only after all lists are consistent again, because releasing one can run arbitrary code.
  */
 #include "eval_frame.h"
 
 #include <structmember.h>
 
-#define MOST_PASSED_OVER 32 /* and twice its hits: so often guards are evaluated in vain before a broader entry's */
+#define MOST_PASSED_OVER 32 /* plus twice its hits: failures after which a narrow entry loses its precedence */
 
 static Py_ssize_t extra_index = -1;
 static CodeCache *all_caches;
@@ -33,7 +33,7 @@ cache_of(PyCodeObject *code)
 {
     void *extra = NULL;
     if (PyUnstable_Code_GetExtra((PyObject *)code, extra_index, &extra) < 0) {
-        PyErr_Clear(); /* only raised for what is no code object */
+        PyErr_Clear(); /* only raised if `code` is not a code object */
         return NULL;
     }
     return extra;
@@ -91,7 +91,7 @@ find_slot(CodeCache *cache, FrameHook *hook)
 {
     for (Slot *slot = cache->slots; slot != NULL; slot = slot->next_in_code) {
         if (slot->hook == hook) {
-            if (slot != cache->slots) { /* a code object can be shared by many hooks; one is in use at a time */
+            if (slot != cache->slots) { /* many hooks can share a code object, but mostly one is in use: to the front */
                 unlink_in_code(slot);
                 link_in_code(slot);
             }
@@ -126,7 +126,7 @@ need_slot(PyCodeObject *code, FrameHook *hook)
     return slot;
 }
 
-/* Takes the slot out of both lists and frees it. What it owned is given to the caller: a tuple or NULL. */
+/* Removes a slot from both lists and frees it. Its tuple of entries (or NULL) becomes the caller's, who must release it. */
 static PyObject *
 remove_slot(Slot *slot)
 {
@@ -154,7 +154,7 @@ drop_slots_of_cache(CodeCache *cache)
     Py_DECREF(code);
 }
 
-/* The code object is being freed. */
+/* Called by CPython when a code object is being freed (code_dealloc in Objects/codeobject.c). */
 static void
 free_cache(void *extra)
 {
@@ -195,8 +195,8 @@ mark_as_own(PyCodeObject *code)
     return 0;
 }
 
-/* Whether an entry is tried before another whatever was used last: behind one that fits all that it fits, it would never
- * be found again. Where it has been passed over too often it costs more than it is worth. */
+/* Whether an entry is tried before another regardless of which was used last. This holds for a narrow entry, which would never
+ * be tried behind a broader one that fits all its calls; not if its guards failed so often that it costs more than it saves. */
 static int
 goes_before(const GuardedCode *entry, const GuardedCode *other)
 {
@@ -213,7 +213,7 @@ place_of(PyObject *entries, const GuardedCode *entry)
     return place;
 }
 
-/* The entries with this one at `place`, which is new where `index` is negative. */
+/* A new tuple of the entries with this one at `place`; it moves there from `index`, or is new if `index` is negative. */
 static PyObject *
 entries_with(PyObject *entries, Py_ssize_t index, PyObject *entry, Py_ssize_t place)
 {
@@ -247,7 +247,7 @@ add_entry(PyCodeObject *code, FrameHook *hook, GuardedCode *entry)
     if (entries == NULL) {
         return -1;
     }
-    slot = find_slot(cache_of(code), hook); /* making a tuple can run the garbage collector */
+    slot = find_slot(cache_of(code), hook); /* again: making a tuple can run the garbage collector */
     if (slot == NULL) {
         slot = need_slot(code, hook);
     }
@@ -265,7 +265,7 @@ move_forward(PyCodeObject *code, FrameHook *hook, PyObject *entries, Py_ssize_t 
 {
     PyObject *reordered = entries_with(entries, index, PyTuple_GET_ITEM(entries, index), place);
     if (reordered == NULL) {
-        PyErr_Clear(); /* the order is only a matter of speed */
+        PyErr_Clear(); /* the order only affects speed */
         return;
     }
     CodeCache *cache = cache_of(code);
@@ -397,7 +397,7 @@ reset_code(PyObject *Py_UNUSED(module), PyObject *code)
 static PyObject *
 reset(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg))
 {
-    /* Gather first: releasing an entry can free code objects, and with them any cache of the list. */
+    /* Collect all entries first: releasing one can free code objects, and with them any cache of the list. */
     PyObject *garbage = PyList_New(0);
     if (garbage == NULL) {
         return NULL;
@@ -412,7 +412,7 @@ reset(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg))
     }
     for (CodeCache *cache = all_caches; cache != NULL; cache = cache->next) {
         while (cache->slots != NULL) {
-            Py_XDECREF(remove_slot(cache->slots)); /* still held by the list */
+            Py_XDECREF(remove_slot(cache->slots)); /* the list still holds them */
         }
     }
     Py_DECREF(garbage);
@@ -519,7 +519,7 @@ invalidate(PyObject *Py_UNUSED(module), PyObject *arg)
         if (rest == NULL) {
             return NULL;
         }
-        slot = ((GuardedCode *)arg)->slot; /* making a tuple can run the garbage collector */
+        slot = ((GuardedCode *)arg)->slot; /* again: making a tuple can run the garbage collector */
         if (slot == NULL || PyTuple_GET_SIZE(slot->entries) != n) {
             Py_DECREF(rest);
             return invalidate(NULL, arg);

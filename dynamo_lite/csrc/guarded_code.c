@@ -1,13 +1,15 @@
-/* GuardedCode: code to run in place of a frame, and the guards under which it may.
+/* GuardedCode: code to run in place of a frame, with the guards under which that is valid.
  *
- * Invariant: an entry does not change once it is made, but for its count of hits, its function, and what logs keep with it.
+ * Invariant: an entry does not change after its creation, except for its counts of hits and failures, its place in a cache, its
+ * function, and the object that logs keep in `extra`.
  */
 #include "eval_frame.h"
 
 #include <structmember.h>
 
-/* What the entry's code would return, without a frame for it. NULL without an exception: the code is to run. It is, too,
- * after a failure, which has changed nothing: the code calls again what failed, and has a handler. */
+/* Computes the result of the entry's code without a frame for it; a new reference. NULL without an exception: the code must
+ * run. This includes a failure of the direct call. It has changed nothing, and the code repeats the call and handles the
+ * exception. */
 PyObject *
 guarded_call_direct(GuardedCode *entry, PyObject *inputs)
 {
@@ -59,8 +61,8 @@ guarded_traverse(GuardedCode *self, visitproc visit, void *arg)
     Py_VISIT(self->extra);
     Py_VISIT(self->direct);
     Py_VISIT(self->function);
-    /* The collector can't see through a code object, and the constants of guarded code can refer back here. While nobody but
-     * this entry holds the code, its reference to the constants counts as one of the entry's own. */
+    /* The garbage collector does not traverse code objects, but the constants of guarded code can refer back to this entry. As
+     * long as only this entry holds the code, the code's reference to its constants counts as the entry's own. */
     int known = 1 + (self->function != NULL && Py_REFCNT(self->function) == 1);
     if (self->code != NULL && Py_REFCNT(self->code) == known) {
         Py_VISIT(((PyCodeObject *)self->code)->co_consts);

@@ -1,8 +1,8 @@
-/* Regions for torch's profiler: a compiled call and the runs of its kernels under their names.
+/* Regions for torch's profiler, which show a compiled call and the runs of its kernels under their names.
  *
- * torch.autograd.profiler keeps in a global variable whether a profiler is on. `use_profiler` is told that module's dict and
- * the type of a region; until then, and while the flag is False, nothing is done but to compare the dict's version, or to look
- * the flag up where dicts have none.
+ * torch.autograd.profiler has a global variable that says whether a profiler is enabled. `use_profiler` gets that module's dict
+ * and the type of a region. Until then, and while the flag is False, a call costs a comparison of the dict's version or, in
+ * Python versions without one, a lookup of the flag.
  */
 #ifndef DYNAMO_LITE_PROFILE_H
 #define DYNAMO_LITE_PROFILE_H
@@ -12,7 +12,7 @@
 
 #include "dict_version.h"
 
-static struct {
+static struct { /* references are owned */
     PyObject *globals, *flag_name, *region_type;
     Py_hash_t flag_hash;
     uint64_t version;
@@ -38,7 +38,7 @@ profiler_is_on(void)
     return version != 0 && version == profiler.version ? profiler.on : look_for_profiler();
 }
 
-/* Takes the name. NULL if there is no region: a profiler must not make a call fail. */
+/* Steals `name`. Returns a new reference, or NULL if there is no region: a profiler must not make a call fail. */
 static inline PyObject *
 begin_region(PyObject *name)
 {
@@ -53,6 +53,7 @@ begin_region(PyObject *name)
     return region;
 }
 
+/* Leaves a region and steals the reference to it; keeps the current exception. */
 static inline void
 end_region(PyObject *region)
 {

@@ -1,7 +1,8 @@
-/* CPython 3.14: what is private to the interpreter and differs by version, above all its frames.
+/* CPython 3.14: the interpreter internals that differ by version, above all its frames (Include/internal/pycore_interpframe.h).
  *
- * Invariant: nothing outside this header names a field of a frame. From 3.12 on the evaluation function clears a frame and takes
- * it off the thread's data stack, so a hook that does not pass a frame on to the interpreter has to do that: leave_frame().
+ * Invariant: nothing outside this header names a field of a frame. From 3.12 on the evaluation function clears a frame and
+ * removes it from the thread's data stack, so a hook that does not pass a frame on to the interpreter has to do that:
+ * leave_frame().
  */
 #ifndef DYNAMO_LITE_PY314_H
 #define DYNAMO_LITE_PY314_H
@@ -55,10 +56,11 @@ frame_builtins(InterpreterFrame *frame)
     return frame->f_builtins;
 }
 
-/* The arguments as references that the frame owns, before the prologue of the code has moved any of them into a cell. They may
- * be cleared in a frame that is never going to be evaluated; one that is gets them back first.
+/* The arguments as an array of references that the frame owns, before the code's prologue has moved any of them into a cell.
+ * They may be cleared if the frame is never evaluated; before it is evaluated they must be given back.
  *
- * The frame has them as tagged pointers. It is not linked into the thread's frames yet, so nobody else reads them meanwhile. */
+ * The frame has them as tagged pointers (_PyStackRef), which are replaced by plain ones until they are given back. The frame is
+ * not linked into the thread's frames yet, so nobody else reads them meanwhile. */
 static inline PyObject **
 take_arguments(InterpreterFrame *frame)
 {
@@ -80,21 +82,21 @@ give_arguments_back(InterpreterFrame *frame)
     }
 }
 
-/* True when the frame has not executed anything: a frame that is resumed is never captured. */
+/* Whether the frame has not executed anything yet: a frame that is resumed is never captured. */
 static inline int
 frame_is_fresh(InterpreterFrame *frame)
 {
     return frame->owner == FRAME_OWNED_BY_THREAD && frame->instr_ptr == _PyFrame_GetBytecode(frame);
 }
 
-/* The generator or coroutine that a frame belongs to, borrowed; NULL: to none, or it is only now being made. */
+/* The generator or coroutine that a frame belongs to, borrowed; NULL if there is none or it is just being created. */
 static inline PyObject *
 frame_generator(InterpreterFrame *frame)
 {
     return frame->owner == FRAME_OWNED_BY_GENERATOR ? (PyObject *)_PyGen_GetGeneratorFromFrame(frame) : NULL;
 }
 
-/* For a frame that is not passed on to the interpreter. It was never linked into the thread's frames. */
+/* Ends a frame that is not passed on to the interpreter. It was never linked into the thread's frames. */
 static inline PyObject *
 leave_frame(PyThreadState *tstate, InterpreterFrame *frame, PyObject *result)
 {
@@ -103,14 +105,14 @@ leave_frame(PyThreadState *tstate, InterpreterFrame *frame, PyObject *result)
     return result;
 }
 
-/* Raises the number of calls that may still be nested before a RecursionError. */
+/* Increases the number of calls that may still be nested before a RecursionError. */
 static inline void
 lend_recursion(PyThreadState *tstate, int depth)
 {
     tstate->py_recursion_remaining += depth;
 }
 
-/* Whether the end of the C stack that the interpreter has found is near: it may have found another one than the hook. */
+/* Whether the end of the C stack that the interpreter has determined is near; find_stack() may have found another end. */
 static inline int
 c_recursion_is_low(PyThreadState *tstate)
 {
@@ -119,21 +121,21 @@ c_recursion_is_low(PyThreadState *tstate)
     return (uintptr_t)&here - state->c_stack_soft_limit < (state->c_stack_top - state->c_stack_soft_limit) / 8;
 }
 
-/* A debugger or a coverage tool wants to see the lines that this thread runs. A profiler does not: it sees calls. */
+/* Whether a debugger or a coverage tool has to see the lines that this thread runs. A profiler does not: it sees calls. */
 static inline int
 thread_is_traced(PyThreadState *tstate)
 {
     return tstate->c_tracefunc != NULL || TOOLS_SEE_LINES(tstate->interp->monitors);
 }
 
-/* Something is told of calls of Python functions, a profiler for example. */
+/* Whether something is told of calls of Python functions, such as a profiler. */
 static inline int
 calls_are_watched(PyThreadState *tstate)
 {
     return tstate->c_profilefunc != NULL || tstate->c_tracefunc != NULL || TOOLS_SEE_ANYTHING(tstate->interp->monitors);
 }
 
-/* A tool has asked for events in this code alone, which it is therefore to see as it is. */
+/* Whether a tool has asked for events in this code alone, so that it has to see the code itself run. */
 static inline int
 code_is_monitored(PyCodeObject *code)
 {

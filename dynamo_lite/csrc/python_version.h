@@ -1,6 +1,6 @@
-/* Chooses the header of the Python that this is built for: what is private to its interpreter, or has another name in others.
+/* Chooses the header for the Python version that this is built for: interpreter internals, and names that differ by version.
  *
- * Invariant: the frame hook asks for a version nowhere else, but for dict_version.h.
+ * Invariant: the frame hook depends on the version nowhere else, except in dict_version.h.
  */
 #ifndef DYNAMO_LITE_PYTHON_VERSION_H
 #define DYNAMO_LITE_PYTHON_VERSION_H

@@ -1,22 +1,23 @@
-/* What a thread is doing, and who evaluates a frame: which hook is active, and our evaluation function beside those of others.
+/* The state of threads and the evaluation of frames: the active hook, and our evaluation function beside those of others.
  *
- * Invariant: ours is installed while some thread has an active hook, or, where there is another one, runs what others must
- * not see; what lay above it then is put back in the same order.
+ * Invariant: our function is installed while some thread has an active hook or, if another function is installed, while code
+ * runs that others must not see; afterwards the function that was above it is restored in the same order. The counters and
+ * function pointers here are protected by the GIL; `this_thread` is thread-local.
  */
 #include "eval_frame.h"
 
 #include <pthread.h>
 
-/* Nested Python calls that a compile may need; they are not the program's, whose depth must not matter to it. */
+/* Nesting depth of Python calls that a compile may need in addition, so that it does not depend on the program's depth. */
 #define COMPILE_DEPTH 1000
 
-/* Stack that compiled frames leave to the interpreter. With the hook installed a Python call also takes C stack, so deep
- * recursion that is fine in plain Python has to lose the hook before the stack ends. */
+/* Bytes of stack that compiled frames leave to the interpreter. With the evaluation function installed a Python call also takes
+ * C stack, so a deep recursion that works in plain Python must run without the hook before the stack ends. */
 #define STACK_RESERVE (512 * 1024)
 
 _Thread_local ThreadState this_thread;
 PyInterpreterState *interpreter;
-static int times_needed; /* by hooks that are active in a thread, and by begin_own() */
+static int times_needed; /* number of active hooks in all threads, plus that of begin_own() calls in progress */
 static PyObject *traced_callback;
 _PyFrameEvalFunction previous_eval = _PyEval_EvalFrameDefault;
 
@@ -31,7 +32,7 @@ threads_init(void)
 void
 find_stack(ThreadState *thread)
 {
-    thread->stack_end = 1; /* not known: never low */
+    thread->stack_end = 1; /* unknown: the stack never counts as low */
 #ifdef __linux__
     pthread_attr_t attributes;
     void *end;
@@ -46,16 +47,17 @@ find_stack(ThreadState *thread)
 #endif
 }
 
-/* ---- beside other evaluation functions ----
+/* ---- coexistence with other evaluation functions ----
  *
- * There is one per interpreter; whoever installs one keeps the previous one and puts it back. Others (torch._dynamo) do so when
- * it suits them: what they put back may leave ours out though it is needed, or in though it is not, and theirs may have ours
- * as its previous one while ours has theirs. Therefore ours is put on top whenever a hook becomes active, and what was there
- * is put back in the same order; installed without need it takes itself away; a frame that comes back from the previous
- * function is evaluated by the interpreter. */
+ * An interpreter has a single evaluation function; who installs one keeps the previous one and restores it later. Others
+ * (torch._dynamo) do so at any time: restoring a function may remove ours although it is needed, or install it although it is
+ * not, and theirs may have ours as its previous function while ours has theirs. Therefore ours is put on top whenever a hook
+ * becomes active, and the function that was there is restored in the same order. If ours is called without being needed it
+ * uninstalls itself. A frame that the previous function passes back to ours is evaluated by the interpreter. */
 
-/* Makes a function the evaluator. Under any but its own the interpreter from 3.15 on specializes no instruction, unless it is
- * told that it may; ours passes frames on to it, so it may. Whether it might before is brought back with who was there. */
+/* Installs an evaluation function. From 3.15 on the interpreter specializes no instructions under any function but its own,
+ * unless it is told that it may (Python/pystate.c, _PyInterpreterState_SetEvalFrameAllowSpecialization). Ours allows it, as it
+ * passes frames on to the interpreter. The setting of the function that was installed before is restored with that function. */
 static void
 set_evaluator(_PyFrameEvalFunction evaluator)
 {
@@ -72,6 +74,7 @@ set_evaluator(_PyFrameEvalFunction evaluator)
 #endif
 }
 
+/* Installs our evaluation function if another one is installed. Returns what end_need() needs to restore that one. */
 Above
 put_on_top(void)
 {
@@ -85,6 +88,7 @@ put_on_top(void)
     return above;
 }
 
+/* Counts a further need for our function and puts it on top. The first need returns NULLs: end_need() uninstalls ours then. */
 static Above
 begin_need(void)
 {
@@ -102,7 +106,7 @@ end_need(Above above)
     if (_PyInterpreterState_GetEvalFrameFunc(interpreter) != eval_frame) {
         return;
     }
-    if (above.above != NULL && above.above == previous_eval) { /* ours lies below it, too */
+    if (above.above != NULL && above.above == previous_eval) { /* ours also lies below that function */
         set_evaluator(above.above);
         previous_eval = above.previous;
     }
@@ -125,6 +129,7 @@ end_own_beside_others(ThreadState *thread, Above above)
     end_need(above);
 }
 
+/* Makes a hook active, of which the thread owns a new reference; `outer` of the result owns the one that was active. */
 Switched
 begin_hook(ThreadState *thread, FrameHook *hook)
 {
@@ -158,7 +163,7 @@ end_hook(ThreadState *thread, Switched switched)
     Py_XDECREF(inner);
 }
 
-/* Calls are the compiler's own until end_compile(). */
+/* Runs calls as the compiler's own until end_compile(): without the hook, and unseen by other evaluation functions. */
 Compiling
 begin_compile(ThreadState *thread)
 {
@@ -176,14 +181,14 @@ end_compile(ThreadState *thread, Compiling compiling)
     thread->busy--;
     thread->compiling--;
     if (compiling.collects) {
-        PyGC_Enable(); /* a compile pauses it; an exception may have cut off what puts it on again */
+        PyGC_Enable(); /* a compile pauses collection, and an exception may have cut off its clean-up */
     }
     lend_recursion(PyThreadState_Get(), -COMPILE_DEPTH);
     end_hook(thread, compiling.switched);
     end_own(thread, compiling.own);
 }
 
-/* The same where nobody says how long; takes and gives ownership. */
+/* Like begin_hook() for an unlimited time. Steals the reference to `hook`; the caller gets that to the previous one. */
 static FrameHook *
 exchange_hook(ThreadState *thread, FrameHook *hook)
 {
@@ -206,6 +211,7 @@ exchange_hook(ThreadState *thread, FrameHook *hook)
 
 /* ---- frames that are not captured ---- */
 
+/* Evaluates a frame by the previous evaluation function, or by the interpreter if that function has passed it back to ours. */
 PyObject *
 eval_plain(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
 {
@@ -219,7 +225,7 @@ eval_plain(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, 
     return result;
 }
 
-/* A frame for the previous evaluation function, unless its code is ours. */
+/* Evaluates a frame by the previous evaluation function, unless its code was made by dynamo_lite. */
 PyObject *
 eval_uncaptured(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
 {
@@ -232,6 +238,7 @@ eval_uncaptured(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *fr
     return eval_plain(thread, tstate, frame, throwflag);
 }
 
+/* Evaluates a frame of a thread without an active hook, or that is busy; uninstalls our function if nobody needs it. */
 PyObject *
 eval_without_hook(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
 {
@@ -241,6 +248,7 @@ eval_without_hook(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *
     return thread->own ? _PyEval_EvalFrameDefault(tstate, frame, throwflag) : eval_plain(thread, tstate, frame, throwflag);
 }
 
+/* Evaluates a frame, including all that it calls, without the hook. */
 PyObject *
 eval_unhooked(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
 {
@@ -250,7 +258,8 @@ eval_unhooked(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *fram
     return result;
 }
 
-/* Tells once that what is compiled is not used, unseen by the trace function. */
+/* Calls the callback of tell_when_traced() once, hidden from the trace function: compiled code is not used in a traced thread.
+ * */
 void
 note_traced(PyThreadState *tstate)
 {
@@ -271,7 +280,7 @@ note_traced(PyThreadState *tstate)
 
 /* ---- functions on threads ---- */
 
-/* A thread can end while a hook that set_active() left is active. Its state dict then releases the hook. */
+/* Destructor of a capsule in the thread's state dict: releases a hook that set_active() left active when its thread ended. */
 static void
 release_thread(PyObject *Py_UNUSED(capsule))
 {

@@ -1,19 +1,19 @@
 /* Generators and coroutines of functions that are disabled together with all that they call.
  *
- * Such a function has returned before its generator runs, so each turn of the generator has to leave the hook aside by itself.
- * Invariant: a generator stands in the table from when it leaves its function until it ends; the table does not keep it alive,
- * and no other generator is found in its place.
+ * Such a function has returned before its generator runs, so each resumption of the generator has to deactivate the hook by
+ * itself. Invariant: a generator is in the table from when it leaves its function until it ends; the table does not keep it
+ * alive, and a generator that reuses its address is not mistaken for it. The table is protected by the GIL.
  */
 #include "eval_frame.h"
 #include "guards/versions.h"
 
 typedef struct {
     PyObject *generator; /* borrowed */
-    PyObject *weakref;   /* owned: its callback removes this row */
+    PyObject *weakref;   /* owned: its callback removes this row when the generator dies */
 } Row;
 
 static Row *rows;
-static Py_ssize_t used, room; /* mostly none: a search looks at all rows */
+static Py_ssize_t used, room; /* number of rows in use (mostly 0: a linear search is enough), and allocated */
 static PyObject *when_it_ends;
 
 static PyObject *
@@ -22,7 +22,7 @@ remove_row(PyObject *Py_UNUSED(module), PyObject *weakref)
     for (Py_ssize_t i = 0; i < used; i++) {
         if (rows[i].weakref == weakref) {
             rows[i] = rows[--used];
-            Py_DECREF(weakref); /* the caller has one more */
+            Py_DECREF(weakref); /* the reference of the row; the caller has another one */
             break;
         }
     }
@@ -31,7 +31,8 @@ remove_row(PyObject *Py_UNUSED(module), PyObject *weakref)
 
 static PyMethodDef removal = {"remove_row", remove_row, METH_O, NULL};
 
-/* At the limit of recursion the callback can't run, and the row stays: its generator is gone, and this one has its address. */
+/* Whether the row's generator is gone. At the recursion limit the callback can't run, and the row stays, while another
+ * generator may get the address. */
 static int
 is_left_over(const Row *row)
 {
