@@ -23,8 +23,7 @@ typedef struct {
     int version;
     PyTypeObject *program_type;
     /* Evaluates a program. 1: all guards hold, and *inputs is a new reference to a tuple. 0: the step *failed_step does not
-     * hold. -1: an exception is set. `program` must be a GuardProgram, to which the caller holds a reference during the call.
-     * */
+     * hold. -1: an exception is set. `program` must be a GuardProgram, to which the caller holds a reference. */
     int (*check)(PyObject *program, const GuardFrame *frame, PyObject **inputs, Py_ssize_t *failed_step);
 } GuardsAPI;
 

@@ -1,16 +1,18 @@
-/* Remembers a state of a dict: what was found out about the dict in that state holds while `dict_unchanged` says so.
+/* Remembers a state of a dict: results that were found in that state remain valid while `dict_unchanged` returns true.
  *
- *     if (dict_unchanged(&memo, dict)) ...what was found out holds...
- *     DictState state = dict_state(&memo, dict);     before the dict is looked at
- *     ...look at it...
- *     if (dict_remember(&memo, state)) ...keep what was found out...
+ *     if (dict_unchanged(&memo, dict)) ...the results are valid...
+ *     DictState state = dict_state(&memo, dict);     before reading the dict
+ *     ...read the dict...
+ *     if (dict_remember(&memo, state)) ...store the results...
  *
- * Where it gives 0, the memo still is of the state that it was of, and what was kept for that state still belongs to it. Where looking ran code that changed the dict, the state is over and the memo never matches. Invariant: no two states of any
- * two dicts are the same, those of dicts that lay at one address one after the other included; a memo of zeros matches none.
+ * If `dict_remember` returns 0, the memo still refers to the state that it referred to before, and the results stored for that
+ * state still belong to it. If reading the dict ran code that changed it, the state is over and the memo never matches.
+ * Invariant: no two states of any two dicts are the same, including dicts that had one address one after the other; a memo of
+ * zeros matches no state. Memos are protected by the GIL and own no reference.
  *
- * CPython 3.11 and 3.12 number the states (dict_version.h). 3.13 still counts, but an attribute that is set on an object whose
- * dict shares the object's inline values changes the dict without a new number; 3.14 has no number. There a dict watcher says
- * what changes (watchers.c), and where CPython has no watcher left to give, no memo ever matches: every check is a full one.
+ * CPython 3.11 and 3.12 number the states (dict_version.h). 3.13 still counts, but setting an attribute of an object whose dict
+ * shares the object's inline values changes the dict without a new number; 3.14 has no numbers. There a dict watcher reports
+ * changes (watchers.c). If CPython has no watcher left, no memo ever matches: every check is a full one.
  */
 #ifndef DYNAMO_LITE_GUARDS_DICT_MEMO_H
 #define DYNAMO_LITE_GUARDS_DICT_MEMO_H
@@ -22,7 +24,7 @@
 
 #ifdef DICTS_HAVE_VERSIONS
 
-typedef uint64_t DictState; /* 0: nobody knows */
+typedef uint64_t DictState; /* 0: unknown */
 typedef DictState DictMemo;
 
 static inline int
@@ -44,14 +46,14 @@ dict_remember(DictMemo *memo, DictState state)
     return 1;
 }
 
-/* Whether a state has ever been remembered. */
+/* Whether the memo refers to a state. */
 static inline int
 dict_memo_is_set(const DictMemo *memo)
 {
     return *memo != 0;
 }
 
-/* An address that `dict_unchanged` reads besides those of the memo and the dict; 0: none. */
+/* An address that `dict_unchanged` reads in addition to the memo and the dict; 0: there is none. */
 static inline uintptr_t
 dict_memo_line(const DictMemo *Py_UNUSED(memo))
 {
@@ -60,23 +62,23 @@ dict_memo_line(const DictMemo *Py_UNUSED(memo))
 
 #else
 
-/* A dict that is being watched and has not changed since. Records are used again for other dicts, but never freed. */
+/* A record of a dict that is being watched and has not changed since. Records are reused for other dicts, but never freed. */
 typedef struct DictWatch {
-    PyObject *dict; /* borrowed; NULL: none */
-    uint64_t stamp; /* the number of this state; no two states have one number */
+    PyObject *dict; /* borrowed; NULL: the record is unused */
+    uint64_t stamp; /* number of this state; no two states have the same number */
     struct DictWatch *next;
 } DictWatch;
 
 typedef struct {
     DictWatch *watch;
-    uint64_t stamp; /* 0: nobody knows */
+    uint64_t stamp; /* 0: unknown */
 } DictState;
 
 typedef struct {
     DictWatch *watch;
-    uint64_t stamp : 48; /* 0: none */
-    uint64_t misses : 4; /* states remembered since the last one that lasted */
-    uint64_t wait : 12;  /* looks to let pass before the next one is remembered */
+    uint64_t stamp : 48; /* 0: no state */
+    uint64_t misses : 4; /* number of states remembered since one last matched, at most DICT_MOST_MISSES */
+    uint64_t wait : 12;  /* number of lookups to skip before the next state is remembered */
 } DictMemo;
 
 DictState dict_state(DictMemo *memo, PyObject *dict);
@@ -93,8 +95,9 @@ dict_unchanged(DictMemo *memo, PyObject *obj)
     return 1;
 }
 
-/* Watching costs more than a look at the dict. Where no state lasts until the next look, as with objects that take turns or
- * are made for each call, states are remembered ever more rarely: after so many misses every 64th, a nanosecond for each look. */
+/* Watching costs more than reading the dict. If no state lasts until the next lookup, as with objects that take turns or are
+ * made for each call, states are remembered ever more rarely: after this many misses at every 64th lookup, which costs a
+ * nanosecond per lookup. */
 #define DICT_MOST_MISSES 6
 
 static inline int
@@ -112,14 +115,14 @@ dict_remember(DictMemo *memo, DictState state)
     return 1;
 }
 
-/* Whether a state has ever been remembered. */
+/* Whether the memo refers to a state. */
 static inline int
 dict_memo_is_set(const DictMemo *memo)
 {
     return memo->stamp != 0;
 }
 
-/* An address that `dict_unchanged` reads besides those of the memo and the dict; 0: none. */
+/* An address that `dict_unchanged` reads in addition to the memo and the dict; 0: there is none. */
 static inline uintptr_t
 dict_memo_line(const DictMemo *memo)
 {
@@ -128,12 +131,12 @@ dict_memo_line(const DictMemo *memo)
 
 #endif
 
-/* Takes a dict watcher where states come from one: -1 with an exception, or 0, also where CPython has none left. */
+/* Takes a dict watcher if states come from one. 0, even if CPython has none left; -1 with an exception. */
 int dict_watcher_take(void);
-/* Where states of dicts come from: "version", "watcher", or "" where nobody knows them. */
+/* The source of the states of dicts: "version", "watcher", or "" if they are not known. */
 const char *dict_states_come_from(void);
 
-/* Whether the process is about to end, so that there is no watcher any more. */
+/* Whether the watcher has been given back because the process is about to end. */
 int dict_watcher_is_given_back(void);
 
 #endif

@@ -1,11 +1,11 @@
-/* Checks of dicts and loads from them. What they have found out, a step's memo keeps for as long as the dict is in that state. */
+/* Checks of dicts and loads from dicts. A step's memo keeps their results for as long as the dict is in the same state. */
 #include "dicts.h"
 
-/* Entry number `position` of a dict in the order of its table, as borrowed references.
+/* Finds the entry at `position` of a dict in the order of its table; key and value are borrowed references.
  *
  * The cursor of PyDict_Next is an index into the table of entries (Objects/dictobject.c, _PyDict_Next), in which deleted entries
  * leave holes. A dict of n entries with none at an index of n or beyond has no hole, so that the index is the position, and the
- * walk from the first entry is left out: a guard program asks for each entry of an optimizer's state. */
+ * walk from the first entry can be skipped. This matters for a guard program that reads every entry of an optimizer's state. */
 static int
 entry_at(PyObject *dict, Py_ssize_t position, PyObject **key, PyObject **value)
 {
@@ -24,11 +24,11 @@ entry_at(PyObject *dict, Py_ssize_t position, PyObject **key, PyObject **value)
     return 0;
 }
 
-/* Key number `position` in the order that Python iterates; a new reference. NULL without an exception: there is none. */
+/* The key at `position` in the order of iteration in Python; a new reference. NULL without an exception: there is none. */
 PyObject *
 guard_dict_key_at(PyObject *dict, Py_ssize_t position)
 {
-    if (PyODict_Check(dict)) { /* its order is a list of its own, which PyDict_Next does not follow */
+    if (PyODict_Check(dict)) { /* its order is kept in a separate list, which PyDict_Next does not follow */
         PyObject *keys = PyObject_CallMethod((PyObject *)&PyODict_Type, "keys", "O", dict);
         PyObject *iterator = keys == NULL ? NULL : PyObject_GetIter(keys);
         Py_XDECREF(keys);
@@ -46,7 +46,7 @@ guard_dict_key_at(PyObject *dict, Py_ssize_t position)
     return entry_at(dict, position, &key, &value) ? Py_NewRef(key) : NULL;
 }
 
-/* The value of key number `position`; a new reference. NULL without an exception: there is none. */
+/* The value of the key at `position`; a new reference. NULL without an exception: there is none. */
 PyObject *
 guard_dict_value_at(PyObject *dict, Py_ssize_t position)
 {
@@ -110,6 +110,7 @@ guard_dict_keys_are(PyObject *dict, Step *step)
     return 1;
 }
 
+/* Looks up the step's key and remembers the result. A new reference, or NULL with or without an exception. */
 PyObject *
 guard_find_dict_item(PyObject *dict, Step *step)
 {
@@ -121,7 +122,8 @@ guard_find_dict_item(PyObject *dict, Step *step)
     return value;
 }
 
-/* Whether what the dict has under a step's names is empty. Containers that are dicts are remembered. */
+/* Whether the containers that a dict has under a step's names are empty: 1, 0, or -1 with an exception. If all of them are
+ * dicts, they are remembered. */
 static int
 find_hooks(PyObject *dict, Step *step)
 {
@@ -138,10 +140,10 @@ find_hooks(PyObject *dict, Step *step)
             Py_ssize_t size = guard_raw_size(hooks);
             ok = size == -2 ? -1 : size == 0;
             if (PyDict_Check(hooks) && i < GUARD_MOST_HOOKS) {
-                found[i] = hooks; /* borrowed: as long as `dict` is as it is, it has them */
+                found[i] = hooks; /* borrowed: `dict` holds them as long as it does not change */
             }
             else {
-                remember = 0; /* asking for its size may run code */
+                remember = 0; /* reading its size may run code */
             }
         }
         Py_XDECREF(hooks);
@@ -157,8 +159,8 @@ find_hooks(PyObject *dict, Step *step)
     return ok;
 }
 
-/* Whether what the instance dict has under these names is empty. The containers stay in their place while the dict is as it
- * was, so that they need not be looked up again; they are asked for their sizes every time. */
+/* Whether the containers that an instance's dict has under a step's names are empty: 1, 0, or -1 with an exception. While the
+ * dict is unchanged, the containers need not be looked up again; their sizes are read every time. */
 int
 guard_no_hooks(PyObject *obj, Step *step)
 {

@@ -1,17 +1,17 @@
-/* Loads from dicts that most steps come by: what is found without a call is found here. */
+/* Inline fast paths for loads from dicts, which are the most frequent steps. */
 #ifndef DYNAMO_LITE_GUARDS_DICTS_H
 #define DYNAMO_LITE_GUARDS_DICTS_H
 
 #include "guards.h"
 
-/* The value at a key, by the dict's own table; a new reference. NULL without an exception: there is none. */
+/* The value of a key in the dict's own table, also of a subclass; a new reference. NULL without an exception: there is none. */
 static inline PyObject *
 dict_get(PyObject *dict, PyObject *key)
 {
     return Py_XNewRef(PyDict_GetItemWithError(dict, key));
 }
 
-/* The same for the step's key, found again without a look into the table while the dict is as it was. */
+/* Like dict_get() for the step's key; while the dict is unchanged, the remembered value is returned without a lookup. */
 static inline PyObject *
 load_dict_item(PyObject *obj, Step *step)
 {
@@ -21,7 +21,8 @@ load_dict_item(PyObject *obj, Step *step)
     return PyDict_Check(obj) ? guard_find_dict_item(obj, step) : NULL;
 }
 
-/* The object's __dict__, made real where the interpreter keeps it inline; a new reference or NULL. Runs no user code. */
+/* The object's __dict__, which is created if the interpreter keeps the attributes inline. A new reference, or NULL with or
+ * without an exception. Runs no user code. */
 static inline PyObject *
 instance_dict(PyObject *obj)
 {

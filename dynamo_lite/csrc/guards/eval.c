@@ -1,16 +1,18 @@
 /* Runs the steps of a guard program.
  *
- * Invariants: an object that a step looks at is held by its register, so a step that runs user code (load_attr, load_item,
- * load_call, callable_*, comparisons of user types) can't free it; an exception other than "there is no such thing" comes out as such.
+ * Invariants: the register holds a reference to an object that a step looks at, so a step that runs user code (load_attr,
+ * load_item, load_call, len, no_hooks, callable_eq, comparisons of user types) can't free it; an exception other than "there is
+ * no such thing" is passed on to the caller.
  */
 #include "dicts.h"
 #include "versions.h"
 
 #define REGISTERS_ON_STACK 64
-#define FIRST_STEPS 32 /* the program of another specialization mostly fails within these */
+#define FIRST_STEPS 32 /* the program of an entry for other values mostly fails within this many steps */
 
-/* A type's version tag changes whenever it or a base is changed and no two types share one, so a tag that was seen with the
- * full check passing says that it still holds. */
+/* Whether the class attributes of a step are found as expected: 1, 0, or -1 with an exception. CPython gives a type a new
+ * version tag when it or one of its bases has been changed, and no two types share a tag (Objects/typeobject.c). So the check
+ * still holds if the tag is the one with which the full check passed. */
 static int
 class_attributes_are(PyTypeObject *type, Step *step)
 {
@@ -24,12 +26,13 @@ class_attributes_are(PyTypeObject *type, Step *step)
         if (found != (wanted == guard_missing ? NULL : wanted)) {
             return PyErr_Occurred() ? -1 : 0;
         }
-        tag = i == 0 ? type->tp_version_tag : tag; /* a look gives it one */
+        tag = i == 0 ? type->tp_version_tag : tag; /* the first lookup assigns a tag if there is none */
     }
-    step->type_tag = tag == type->tp_version_tag ? tag : 0; /* comparing names may have run code that changed it */
+    step->type_tag = tag == type->tp_version_tag ? tag : 0; /* comparing names may have run code that changed the type */
     return 1;
 }
 
+/* The step callable_eq: 1, 0, or -1 with an exception. */
 static int
 call_and_compare(const Step *step)
 {
@@ -43,7 +46,7 @@ call_and_compare(const Step *step)
     return ok;
 }
 
-/* A load came back empty: 0 when there simply is no such thing, -1 for any other exception. */
+/* The outcome of a load without a result: 0 if the value does not exist, -1 for any other exception. */
 static int
 failed_load(void)
 {
@@ -83,7 +86,7 @@ load_cell(const GuardFrame *frame, int64_t index)
     return PyTuple_GET_ITEM(frame->closure, index);
 }
 
-/* The number that a function makes of registers: a new reference, or NULL with or without an exception. */
+/* The number that a function computes from registers: a new reference, or NULL with or without an exception. */
 static PyObject *
 load_formula(const Step *step, PyObject *const *reg)
 {
@@ -99,7 +102,7 @@ load_formula(const Step *step, PyObject *const *reg)
     return number;
 }
 
-/* One load: a new reference, or NULL with or without an exception. */
+/* Runs one load: returns a new reference, or NULL with or without an exception. */
 static inline PyObject *
 run_load(Step *step, PyObject *const *reg, const GuardFrame *frame)
 {
@@ -170,7 +173,7 @@ int_value(PyObject *obj, int64_t *value)
     return !overflow;
 }
 
-/* One check: 1, 0, or -1 with an exception. */
+/* Runs one check: 1, 0, or -1 with an exception. */
 static inline int
 run_check(Step *step, PyObject *const *reg)
 {
@@ -255,14 +258,14 @@ collect_inputs(GuardProgram *self, PyObject *const *registers)
     return inputs;
 }
 
-/* One evaluation. */
+/* The state of one evaluation. */
 typedef struct {
-    PyObject **registers;
+    PyObject **registers; /* owned references, or NULL */
     const GuardFrame *frame;
-    DictState begun; /* of the dict of the block that is being run, when it began */
+    DictState begun; /* state of the current block's dict when the block began */
 } Run;
 
-/* begin_same: 1 if the steps of its block are to run, 0 if they would hold, -1: not a dict. */
+/* begin_same: 1 if the steps of its block must run, 0 if they are known to hold, -1 if the object is not a dict. */
 static inline int
 begin_block(Step *step, Run *run)
 {
@@ -277,7 +280,7 @@ begin_block(Step *step, Run *run)
     return 1;
 }
 
-/* Runs the steps from `*at` to `end`; where one does not hold, `*at` says which. 1, 0, or -1 with an exception. */
+/* Runs the steps from `*at` to `end`. 1 if all hold; 0, or -1 with an exception, and `*at` is the step that does not. */
 static inline int
 run_steps(GuardProgram *self, Run *run, Py_ssize_t *at, Py_ssize_t end)
 {
@@ -296,7 +299,7 @@ run_steps(GuardProgram *self, Run *run, Py_ssize_t *at, Py_ssize_t end)
             ok = begun >= 0;
         }
         else if (step->op == OP_END_SAME) {
-            dict_remember(&self->code[i - step->i1].memo, run->begun); /* all of the block's steps have held */
+            dict_remember(&self->code[i - step->i1].memo, run->begun); /* all steps of the block have held */
         }
         else {
             ok = run_check(step, registers);
@@ -310,6 +313,7 @@ run_steps(GuardProgram *self, Run *run, Py_ssize_t *at, Py_ssize_t end)
     return 1;
 }
 
+/* Evaluates a program; see GuardsAPI.check. */
 int
 guard_check(PyObject *program, const GuardFrame *frame, PyObject **inputs, Py_ssize_t *failed_step)
 {

@@ -1,12 +1,14 @@
-/* Shared by the translation units of `_guards`: the steps of a guard program and what evaluates them.
+/* Declarations shared by the translation units of `_guards`: the steps of a guard program and the functions that evaluate them.
  *
- * A guard program is a straight line of steps over registers. A load puts an object into a register, a check looks at one;
- * the first step that does not hold ends the evaluation. Invariants: every register is written by at most one step, before
- * any step that reads it; a step owns all objects it refers to; evaluation never changes a step except for its `memo` and
- * `type_tag`, which remember in which state of a dict or a class the full check has passed, and what was found then.
+ * A guard program is a straight line of steps over registers. A load puts an object into a register, a check looks at one; the
+ * first step that does not hold ends the evaluation. Invariants: every register is written by at most one step, before any
+ * step that reads it; a step owns all objects it refers to, except for remembered ones; evaluation changes only what a step
+ * remembers: in which state of a dict or class the full check passed (`memo`, `type_tag`), and the objects found in that state
+ * (`found`, and `data` of no_hooks).
  *
- * The steps from begin_same to end_same hang on the state of one dict alone: they read what it holds, and of that only what
- * can't change. While the dict is in the state in which they all held, they are left out. Nothing else reads their registers.
+ * The steps from begin_same to end_same depend on the state of one dict alone: they read its values, and of those only
+ * immutable properties. While the dict is in the state in which they all held, they are skipped. No step outside reads their
+ * registers. Programs are protected by the GIL.
  */
 #ifndef DYNAMO_LITE_GUARDS_H
 #define DYNAMO_LITE_GUARDS_H
@@ -17,8 +19,9 @@
 #include "../guards_api.h"
 #include "dict_memo.h"
 
-/* op, name in the Python tuple, operands. Operands: d register written, r register read, i integer, o object, s name,
- * t tuple, T type; * the operation has a parser of its own for what follows. Up to one each of d and of o, s, t, T; two of r, i. */
+/* Operation, its name in the Python tuple, and its operands: d register written, r register read, i integer, o object, s name,
+ * t tuple, T type; * means that the operation has a parser of its own for the rest. At most one d, one of o, s, t, T, two r,
+ * two i. */
 #define GUARD_OPS(X)                                     \
     X(LOAD_LOCAL, "load_local", "di")                    \
     X(LOAD_CELL_OBJ, "load_cell_obj", "di")              \
@@ -79,7 +82,7 @@ typedef enum {
         OP_COUNT
 } GuardOp;
 
-/* No larger than a line of the caches: a large model's program is read from end to end. */
+/* No larger than a cache line: the program of a large model is read from end to end. */
 typedef struct {
     uint16_t op;
     int32_t dst;      /* register written */
@@ -88,35 +91,35 @@ typedef struct {
     int64_t i1;
     union {
         int64_t i2;
-        PyObject *found; /* by load_dict_item, in the state of `memo`: as long as the dict has it, the object is there */
+        PyObject *found; /* borrowed: the item that load_dict_item found; its dict holds it while in the state of `memo` */
     };
     PyObject *obj;    /* owned */
-    void *data;       /* owned, from PyMem: TensorSpec, registers, state, what no_hooks found */
+    void *data;       /* owned, from PyMem: a TensorSpec, a Relation, registers, a state, or the containers of no_hooks */
     union {
-        DictMemo memo;         /* the dict's state when the full check last passed, or the item was found */
-        unsigned int type_tag; /* of class_version: the class's version tag when the full check last passed; 0: none */
+        DictMemo memo;         /* state of the dict when the full check last passed, or when the item was found */
+        unsigned int type_tag; /* for class_version: the class's version tag when the full check last passed; 0: none */
     };
 } Step;
 
 _Static_assert(sizeof(Step) <= 64, "a step is larger than a line");
 
-#define GUARD_MOST_OPERANDS 4 /* of load_formula */
-#define GUARD_MOST_HOOKS 8 /* containers that a no_hooks step remembers, in its data */
+#define GUARD_MOST_OPERANDS 4 /* largest number of operands of load_formula */
+#define GUARD_MOST_HOOKS 8 /* largest number of containers that a no_hooks step remembers, in its data */
 
 typedef struct {
     PyObject_HEAD
-    PyObject *steps;         /* the tuples that the program was made from */
+    PyObject *steps;         /* owned: the tuple of tuples that the program was made from */
     Step *code;
     Py_ssize_t n_steps;
     Py_ssize_t n_registers;
     Py_ssize_t n_inputs;
-    int32_t *collected;      /* per input the register that holds it */
-    struct GuardLines *lines; /* what the last evaluation read; NULL: nothing worth fetching */
+    int32_t *collected;      /* for each input the register that holds it */
+    struct GuardLines *lines; /* the cache lines that the last evaluation read; NULL: nothing worth prefetching */
     unsigned long long evaluations, failures;
 } GuardProgram;
 
 extern PyTypeObject GuardProgram_Type;
-extern PyObject *guard_missing; /* "no such attribute" in class_version */
+extern PyObject *guard_missing; /* stands for "no such attribute" in class_version */
 
 /* steps.c */
 int guard_parse_steps(GuardProgram *self, PyObject *steps);
@@ -161,13 +164,13 @@ int guard_tensors_disjoint(PyObject *const *registers, const int32_t *which, Py_
 int guard_memory_offset_is(PyObject *tensor, PyObject *other, int64_t bytes);
 int guard_tensor_data_is(PyObject *tensor, PyObject *bytes);
 #define GUARD_TENSOR_LINES 16
-size_t guard_tensor_lines(PyObject *obj, uintptr_t lines[GUARD_TENSOR_LINES]); /* addresses that a check of it reads */
+size_t guard_tensor_lines(PyObject *obj, uintptr_t lines[GUARD_TENSOR_LINES]); /* addresses that a check of `obj` reads */
 int guard_tensor_add_constants(PyObject *module);
 extern PyMethodDef guard_tensor_methods[];
 
 /* sizes.c */
 typedef struct Relation Relation;
-#define GUARD_REGISTER_WRITTEN 1 /* of the register states in steps.c: outside of a block */
+#define GUARD_REGISTER_WRITTEN 1 /* one of the register states in steps.c: written outside a block */
 PyObject *guard_load_size(PyObject *tensor, int64_t dim, int stride);
 int guard_relation_parse(Step *step, PyObject *rest, const char *written, Py_ssize_t n_registers);
 int guard_relation_holds(const Relation *relation, PyObject *const *registers);

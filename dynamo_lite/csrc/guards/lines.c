@@ -1,22 +1,23 @@
-/* The lines of memory that an evaluation of a guard program will read, fetched side by side before it reads them.
+/* Prefetches the cache lines that an evaluation of a guard program is going to read.
  *
- * A large model's guards visit thousands of objects that the model's kernels have meanwhile pushed out of the caches; read one
- * behind the other, each waits for memory. What the last evaluation visited is most probably what the next one will visit.
+ * The guards of a large model visit thousands of objects, which the model's kernels have evicted from the caches since the last
+ * call. Read one after the other, each would wait for memory. The next evaluation most probably visits the same objects as the
+ * last one.
  *
- * Invariant: these addresses are hints. They are only ever prefetched, never read: what lay there may be gone.
+ * Invariant: the addresses are hints. They are only prefetched, never read, as the objects may have been freed.
  */
 #include "guards.h"
 
-#define LINE 64
-#define TABLE_LINES 6   /* of a dict's table: all of a module's __dict__ */
-#define OBJECT_LINES 2  /* from the header in front of an object */
-#define FEWEST 64       /* registers; smaller programs find their objects in the caches */
+#define LINE 64         /* bytes of a cache line */
+#define TABLE_LINES 6   /* lines of a dict's table: all of a module's __dict__ */
+#define OBJECT_LINES 2  /* lines of an object, from the garbage collector's header in front of it */
+#define FEWEST 64       /* registers; the objects of smaller programs stay in the caches */
 
 struct GuardLines {
-    PyObject **visited; /* per register the object that `lines` was made for; borrowed, only compared */
+    PyObject **visited; /* for each register the object that `lines` was made for; borrowed, only compared */
     uintptr_t *lines;
     size_t n, room;
-    size_t made, wait; /* how often they were made, and how many other evaluations to let pass before the next time */
+    size_t made, wait; /* number of times that `lines` was made, and of evaluations to skip before the next time */
 };
 
 static int
@@ -45,7 +46,7 @@ add_object(GuardLines *self, PyObject *obj)
         return -1;
     }
     if (PyDict_Check(obj)) {
-        /* where somebody knows whether dicts change, tables are hardly looked at */
+        /* if states of dicts are known, tables are hardly ever read */
         return *dict_states_come_from() != '\0' ? 0 : add(self, (uintptr_t)((PyDictObject *)obj)->ma_keys, TABLE_LINES);
     }
     uintptr_t parts[GUARD_TENSOR_LINES];
@@ -74,7 +75,7 @@ add_step(GuardLines *self, const Step *step)
 void
 guard_lines_fetch(const GuardLines *self)
 {
-    /* Into the second cache: together they are more than the first one holds. */
+    /* Into the L2 cache: together they are larger than the L1 cache. */
     for (size_t i = 0; self != NULL && i < self->n; i++) {
         __builtin_prefetch((const void *)self->lines[i], 0, 2);
     }
@@ -97,7 +98,7 @@ compare_lines(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Objects lie side by side and share lines: each is fetched once. */
+/* Removes duplicates, as adjacent objects share lines. */
 static void
 sort_lines(GuardLines *self)
 {
@@ -114,8 +115,8 @@ sort_lines(GuardLines *self)
     self->n = kept;
 }
 
-/* Remembers what an evaluation has visited. Where objects take turns, as when equal layers share a program, that is soon
- * done only now and then. Without memory for it nothing is remembered. */
+/* Remembers the lines that an evaluation has read. If objects take turns, as when equal layers share a program, this is soon
+ * done only rarely. If there is no memory for it, nothing is remembered. */
 void
 guard_lines_remember(GuardProgram *program, PyObject *const *registers)
 {

@@ -1,7 +1,7 @@
-/* The extension module `dynamo_lite._guards`: the GuardProgram type and the capsule through which `_eval_frame` runs one.
+/* The extension module `dynamo_lite._guards`: the type GuardProgram, and the capsule through which `_eval_frame` runs programs.
  *
- * The steps are parsed in steps.c, run in eval.c; checks stand in values.c, dicts.c and set_tables.c, what touches torch
- * in tensor.c, state.c and torch_parts.c.
+ * Steps are parsed in steps.c and run in eval.c. The checks are in values.c, dicts.c, sizes.c, set_members.c and set_tables.c;
+ * access to torch is in tensor.c, state.c and torch_parts.c.
  */
 #include "guards.h"
 

@@ -1,8 +1,9 @@
-/* Whether two sets hold the same constants, in whatever order. Hashing finds the candidates, since equal constants have equal
- * hashes, and guard_const_equal() tells {1} from {True}, which hashing does not. Only a NaN has the hash of its address: what
- * contains one is compared with each other member that does. A set that has not changed since is told by its objects alone.
+/* Whether two sets hold the same constants, in any order. Candidates are found by hash, since equal constants have equal
+ * hashes; guard_const_equal() then distinguishes {1} from {True}, which have the same hash. Only a NaN has the hash of its
+ * address, so a member that contains a NaN is compared with all members. For a set that has not changed, comparing the
+ * identities of the objects is enough.
  *
- * The members' hashes are those that the sets hold, so that no code of the user's runs.
+ * The hashes are those stored in the sets, so that no user code runs.
  */
 #include "guards.h"
 
@@ -10,7 +11,7 @@
 
 typedef struct {
     Py_hash_t hash;
-    PyObject *key; /* owned; NULL once it is matched */
+    PyObject *key; /* owned; NULL once it has been matched */
 } Member;
 
 static int
@@ -66,7 +67,7 @@ contains_nan(PyObject *key)
     return 0;
 }
 
-/* Takes the first of `others` that equals `key` away. 1: there was one; 0; -1 with an exception. */
+/* Removes the first of `others` that equals `key`. 1: there was one; 0: there was none; -1: an exception is set. */
 static int
 take_equal(PyObject *key, Member *others, Py_ssize_t n)
 {
@@ -104,7 +105,7 @@ members_equal(Member *left, Member *right, Py_ssize_t size)
     return equal;
 }
 
-/* Whether two sets of one size hold the very same objects, as a set and a copy of it do. */
+/* Whether two sets of the same size hold the very same objects, as a set and its copy do. */
 static int
 same_objects(PyObject *left, PyObject *right)
 {
@@ -118,8 +119,8 @@ same_objects(PyObject *left, PyObject *right)
     return 1;
 }
 
-/* Whether a set, or an object that is one, has exactly the members of `expected`, a frozenset of constants: 1, 0, or -1 with an
- * exception. */
+/* Whether `obj` is a set or frozenset (or of a subclass) with exactly the members of `expected`, a frozenset of constants: 1,
+ * 0, or -1 with an exception. */
 int
 guard_set_items_are(PyObject *obj, PyObject *expected)
 {

@@ -1,8 +1,9 @@
-/* The tables of sets: in which slot each member lies, where removed ones lay, how large the table is, where the next pop()
- * begins to look. They decide the order in which a set gives its members, now and after further changes, and nothing in Python
- * copies one or compares two. The structure is that of CPython's public header (cpython/setobject.h), the same from 3.7 on.
+/* The tables of sets: the slot of each member, the slots of removed members, the size of the table, and the slot at which the
+ * next pop() begins to search. They determine the order in which a set iterates over its members, now and after further
+ * changes, and Python has no function that copies or compares them. The structure is that of CPython's public header
+ * (cpython/setobject.h), which has been the same since 3.7.
  *
- * A slot is empty (key NULL), a dummy, where a member was removed (hash -1, key not owned), or holds a member.
+ * A slot is empty (key NULL), a dummy left by a removed member (hash -1, key not owned), or holds a member.
  */
 #include "guards.h"
 
@@ -14,7 +15,7 @@ holds_member(const setentry *entry)
     return entry->key != NULL && entry->hash != -1;
 }
 
-/* The member at or behind `*at` in the table, and `*at` moves behind it; borrowed. NULL: there is none. */
+/* The member at `*at` in the table or the first one behind it, borrowed; `*at` moves behind it. NULL: there is none. */
 PyObject *
 guard_next_member(PyObject *set, Py_ssize_t *at, Py_hash_t *hash)
 {
@@ -31,8 +32,8 @@ guard_next_member(PyObject *set, Py_ssize_t *at, Py_hash_t *hash)
     return NULL;
 }
 
-/* Whether a set holds this very object, whose hash is given. Nothing is compared, so that no code of the user's runs. The slots
- * are tried in CPython's order (Objects/setobject.c, set_lookkey); by another order an object would not be found. */
+/* Whether a set holds this very object, whose hash is given. Nothing is compared, so no user code runs. The slots are probed in
+ * CPython's order (Objects/setobject.c, set_lookkey); in another order an object would not be found. */
 int
 guard_holds_object(PyObject *set, PyObject *key, Py_hash_t hash)
 {
@@ -84,7 +85,8 @@ guard_same_table(PyObject *a, PyObject *b)
     return 1;
 }
 
-/* Gives `to` the table of `from`; the members in it are those of `from`, or `members`, equal ones in the same order. */
+/* Replaces the table of `to` by a copy of that of `from`, with the members of `from` or with `members`, a tuple of equal
+ * objects in the same order. 0, or -1 with an exception. */
 static int
 take_table(PySetObject *to, PySetObject *from, PyObject *members)
 {
@@ -158,7 +160,7 @@ set_clone_table(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t n
     } else if (((PySetObject *)from)->fill == 0) {
         return PyFrozenSet_New(NULL);
     } else {
-        /* An empty one may be shared in some versions of CPython; this is a new object, which nobody else knows. */
+        /* Not an empty frozenset, which some versions of CPython share; this is a new object that nobody else refers to. */
         PyObject *something = Py_BuildValue("(O)", Py_None);
         made = something == NULL ? NULL : PyFrozenSet_New(something);
         Py_XDECREF(something);

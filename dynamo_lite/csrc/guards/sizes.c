@@ -1,7 +1,7 @@
-/* Guards on sizes: reading them as numbers, and conditions on several of them.
+/* Guards on sizes: steps that load them as numbers, and conditions on several of them.
  *
- * A condition is an integer expression in postfix form that is compared with zero. Invariant: an expression whose value
- * does not fit 64 bits, or that divides by less than one, does not hold.
+ * A condition compares an integer expression in postfix form with zero. Invariant: a condition does not hold if a value in its
+ * computation does not fit 64 bits, or if it divides by less than one.
  */
 #include "torch_parts.h"
 
@@ -12,10 +12,10 @@ enum { EQUAL, NOT_EQUAL, NOT_NEGATIVE, N_COMPARISONS };
 
 struct Relation {
     int32_t n_code, comparison;
-    int64_t code[]; /* pairs of a code and its operand: a number, or a register */
+    int64_t code[]; /* pairs of a code and its operand, which is a number or a register */
 };
 
-/* Size (or stride) number `dim` of a tensor: a new reference, or NULL where there is none. */
+/* Size (or stride) of dimension `dim` of a tensor: a new reference, or NULL (with or without an exception) if there is none. */
 PyObject *
 guard_load_size(PyObject *tensor, int64_t dim, int stride)
 {
@@ -30,7 +30,7 @@ guard_load_size(PyObject *tensor, int64_t dim, int stride)
     return PyLong_FromLongLong(stride ? dl.strides[dim] : dl.shape[dim]);
 }
 
-/* `rest`: (registers, ((code, operand), ...), comparison). 1: fine, 0: malformed, -1: raised. */
+/* Parses `rest`, which is (registers, ((code, operand), ...), comparison). 1: valid, 0: malformed, -1: an exception is set. */
 int
 guard_relation_parse(Step *step, PyObject *rest, const char *written, Py_ssize_t n_registers)
 {
@@ -78,7 +78,7 @@ floor_div(int64_t a, int64_t b)
     return a / b - (a % b != 0 && a < 0);
 }
 
-/* Puts the value of one code into *a; 0 where it has none. */
+/* Computes `*a = *a <code> b`; 0 if there is no valid result. */
 static int
 compute(int64_t code, int64_t *a, int64_t b)
 {

@@ -1,8 +1,8 @@
-/* The state of a thread that decides what torch's operations mean: the step "global_state".
+/* The thread's state that determines the meaning of torch's operations: the step "global_state".
  *
- * It is read through functions that libtorch exports, a nanosecond or two each; one that this torch does not have is replaced
- * by the Python function of the same meaning. The symbols are C++ names of functions that take and return plain numbers, so
- * they can be called from C without torch's headers.
+ * It is read through functions that libtorch exports, which take a nanosecond or two each. A function that this version of
+ * torch does not have is replaced by the Python function of the same meaning. The symbols are mangled names of C++ functions
+ * that take and return plain numbers or pointers, so that C can call them without torch's headers.
  */
 #include "guards.h"
 
@@ -21,8 +21,8 @@ enum { CPU = 0, CUDA = 1 }; /* c10::DeviceType */
 
 typedef enum { BYTE, DEVICE_BYTE, CONTEXT_BYTE, LENGTH, VECTOR, SHARED_POINTER, MODULE_NUMBER } SymbolKind;
 
-/* A field is an integer, equal when the state is. Where the symbol is missing, `fallback` names the Python function. Some state
- * is a number that a Python module holds: `fallback` names the module, `fallback_arg` the number. */
+/* A field is an integer that is equal if the state is. If the symbol is missing, `fallback` names the Python
+ * function. Some state is a number in a Python module: then `fallback` names the module, `fallback_arg` the number. */
 typedef struct {
     const char *name;
     SymbolKind kind;
@@ -54,7 +54,7 @@ static const StateField state_fields[] = {
 
 static struct {
     void *symbols[N_STATE];
-    PyObject *fallbacks[N_STATE]; /* set where the symbol is missing; the module's dict for a number of a module */
+    PyObject *fallbacks[N_STATE]; /* owned: the function if the symbol is missing; for MODULE_NUMBER the module's dict */
     PyObject *number_names[N_STATE];
     void *context;                /* at::Context */
     PyObject *function_mode_at;
@@ -70,7 +70,7 @@ field_index(const char *name)
     return i;
 }
 
-/* A number that a Python module holds. */
+/* Reads a field of the kind MODULE_NUMBER. 0, or -1 with an exception. */
 static int
 module_number(int i, int64_t *value)
 {
@@ -83,7 +83,7 @@ module_number(int i, int64_t *value)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* The integer of a Python value: numbers as they are, other objects (a dtype) by identity, None as -1. */
+/* Converts a Python value to an integer: a number stays as it is, another object (a dtype) becomes its address, None -1. */
 static int
 fallback_value(int i, int64_t *value)
 {
@@ -124,7 +124,7 @@ read_field(int i, int64_t *value)
     case LENGTH:
         *value = ((LengthFunction)symbol)();
         return 0;
-    case SHARED_POINTER: /* the first word of a std::shared_ptr is the address of what it points to */
+    case SHARED_POINTER: /* the first word of a std::shared_ptr is the address of its object */
         *value = (int64_t)(intptr_t) * (void **)((PointerFunction)symbol)();
         return 0;
     default: {
@@ -135,8 +135,8 @@ read_field(int i, int64_t *value)
     }
 }
 
-/* Mode i of the torch function stack is the expected one: itself, or one of the same class for the same device (the context
- * of `with torch.device(...)` is a new object each time). */
+/* Whether mode `i` of the torch function stack is the expected one: the same object, or a DeviceContext for the same device
+ * (`with torch.device(...)` creates a new object each time). 1, 0, or -1 with an exception. */
 static int
 mode_is(int64_t i, PyObject *expected)
 {
@@ -175,7 +175,8 @@ guard_state_check(const int64_t *expected, PyObject *modes)
     return same;
 }
 
-/* The operands are what current_global_state() returned, as one tuple or spread out. */
+/* Parses the operands, which are the items that current_global_state() returns, in one tuple or separate. `*modes` is a new
+ * reference. */
 int64_t *
 guard_state_parse(PyObject *operands, PyObject **modes)
 {
@@ -249,7 +250,7 @@ current_global_state(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg))
     return result;
 }
 
-/* A library that is loaded already, by its name; the handle stays open. */
+/* Finds a library that is already loaded, by its name; the handle stays open. NULL if it is not loaded. */
 static void *
 loaded_library(const char *stem)
 {

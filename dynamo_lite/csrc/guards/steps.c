@@ -1,4 +1,4 @@
-/* From the tuples that Python writes to the steps that `eval.c` runs. All validation happens here, once. */
+/* Parses the tuples that Python code writes into the steps that `eval.c` runs. All validation happens here, once. */
 #include "guards.h"
 
 #include <structmember.h>
@@ -14,7 +14,7 @@ static const OpInfo op_table[OP_COUNT] = {
 #undef X
 };
 
-/* The parts of functions and methods, by offset of the field; the evaluator reads the field. */
+/* The parts of functions and methods, given by the offset of the field that the evaluator reads. */
 typedef struct {
     const char *name;
     Py_ssize_t offset;
@@ -71,6 +71,7 @@ find_op(PyObject *name)
     return -1;
 }
 
+/* The interned string if `name` is one; a new reference. */
 static PyObject *
 interned(PyObject *name)
 {
@@ -93,7 +94,7 @@ parse_part(Step *step, const Part *parts, PyObject *name)
     return 0;
 }
 
-/* ((name, expected), ...) as a flat tuple name, expected, name, expected. */
+/* Flattens ((name, expected), ...) to a tuple name, expected, name, expected, ...; a new reference. */
 static PyObject *
 parse_expected_attributes(PyObject *pairs)
 {
@@ -119,9 +120,10 @@ parse_expected_attributes(PyObject *pairs)
     return flat;
 }
 
-/* What became of a register, while a program is parsed. */
+/* The states of a register while a program is parsed; LEFT_BEHIND: it was written in a block that has ended. */
 enum { WRITTEN = GUARD_REGISTER_WRITTEN, WRITTEN_IN_BLOCK = 2, LEFT_BEHIND = 4, READABLE = WRITTEN | WRITTEN_IN_BLOCK };
 
+/* Parses a sequence of registers into the step's data. 0, or -1 with an exception. */
 static int
 parse_not_same(Step *step, PyObject *registers, const char *written, Py_ssize_t n_registers)
 {
@@ -153,7 +155,8 @@ parse_not_same(Step *step, PyObject *registers, const char *written, Py_ssize_t 
     return 0;
 }
 
-/* The operands that the table marks with *; `rest` are the tuple's items from there on. 1: fine, 0: malformed, -1: raised. */
+/* Parses the operands that the table marks with *. `rest` are the tuple's items from there on. 1: valid, 0: malformed, -1: an
+ * exception is set. */
 static int
 parse_special(GuardProgram *self, Step *step, PyObject *rest, const char *written)
 {
@@ -229,7 +232,7 @@ parse_special(GuardProgram *self, Step *step, PyObject *rest, const char *writte
     }
 }
 
-/* What the evaluator takes for granted about an object operand. NULL when it holds. */
+/* Checks what the evaluator assumes about an object operand. NULL if it holds, else a message. */
 static const char *
 check_object_operands(const Step *step)
 {
@@ -336,7 +339,7 @@ parse_step(GuardProgram *self, Step *step, PyObject *tuple, Py_ssize_t index, ch
     return 0;
 }
 
-/* Pairs begin_same with its end_same; `*begin` is the open one, or -1. */
+/* Connects begin_same with its end_same; `*begin` is the index of the open block, or -1. 0, or -1 with an exception. */
 static int
 parse_block(GuardProgram *self, Py_ssize_t index, PyObject *tuple, Py_ssize_t *begin, char *written)
 {
@@ -386,7 +389,7 @@ guard_parse_steps(GuardProgram *self, PyObject *steps)
     Py_ssize_t begin = -1;
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *tuple = PyTuple_GET_ITEM(steps, i);
-        self->n_steps = i + 1; /* so that a half-made step is freed with the program */
+        self->n_steps = i + 1; /* set before parsing, so that a partly parsed step is freed with the program */
         if (parse_step(self, &self->code[i], tuple, i, written) < 0 || parse_block(self, i, tuple, &begin, written) < 0) {
             PyMem_Free(written);
             return -1;

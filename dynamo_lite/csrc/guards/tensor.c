@@ -1,12 +1,12 @@
-/* What guards ask of torch's tensors.
+/* Checks of torch's tensors.
  *
  * Nothing here needs torch's headers. Metadata comes through the DLPack exchange API, which reports sizes and strides as the
- * tensor has them (it does not normalize strides). It exports a tensor with a conjugate or negative bit as if the bit were
- * not there, so a guard that cares asks for the bit with TENSOR_CONJ or TENSOR_NEG.
+ * tensor has them (strides are not normalized). It exports a tensor with a conjugate or negative bit as if the bit were not
+ * set, so a guard for which that matters checks the bit with TENSOR_CONJ or TENSOR_NEG.
  */
 #include "torch_parts.h"
 
-enum { CPU_DEVICE = 1 }; /* DLPack's number */
+enum { CPU_DEVICE = 1 }; /* DLPack's number of the CPU */
 
 struct TensorSpec {
     PyTypeObject *cls; /* owned by the step */
@@ -16,15 +16,15 @@ struct TensorSpec {
     int8_t requires_grad; /* -1: any */
     int8_t has_strides;
     uint16_t flags;
-    int64_t dims[]; /* ndim sizes, then ndim strides; ANY where it does not matter */
+    int64_t dims[]; /* ndim sizes, then ndim strides; ANY if a size or stride does not matter */
 };
 
 #define ANY INT64_MIN
-/* A stride that is the size times the stride of another dimension: AFTER + its number. */
+/* AFTER + d: the stride must be the size of dimension d times its stride. */
 #define AFTER (INT64_MIN + 1)
 #define MOST_DIMS 64
 
-/* A tuple of integers, of None and, among strides, of (dimension,) into dims; None becomes ANY. */
+/* Parses a tuple of integers, of None (any) and, for strides, of (dimension,). 0, or -1 with an exception. */
 static int
 parse_dims(PyObject *tuple, int64_t *dims)
 {
@@ -96,6 +96,7 @@ guard_tensor_class(const TensorSpec *spec)
     return (PyObject *)spec->cls;
 }
 
+/* The truth value of an object, whose reference is stolen; -1 with an exception, also if it is NULL. */
 static int
 truth_of(PyObject *result)
 {
@@ -107,12 +108,14 @@ truth_of(PyObject *result)
     return truth;
 }
 
+/* The word of the tensor's key set that has the bits of the flags. */
 static inline uint64_t
 key_word(PyObject *tensor)
 {
     return (*(uint64_t **)((void **)tensor + guard_torch.keys.impl))[guard_torch.keys.word];
 }
 
+/* The step "tensor": 1, 0, or -1 with an exception. */
 int
 guard_tensor_check(const TensorSpec *spec, PyObject *tensor)
 {
@@ -166,11 +169,12 @@ guard_tensor_check(const TensorSpec *spec, PyObject *tensor)
     return 1;
 }
 
-#define IMPL_LINES 4     /* of a TensorImpl */
-#define LINE_WORDS 8
+#define IMPL_LINES 4     /* cache lines of a TensorImpl */
+#define LINE_WORDS 8     /* words of a cache line */
 
-/* Which lines a check of a tensor reads: the tensor's own and those that it points to. Any word of it that could be the address
- * of something on the heap counts, since the addresses are only fetched ahead. 0: not a tensor, or nobody knows where it is. */
+/* The cache lines that a check of a tensor reads: those of its TensorImpl and those that it points to. Every word that could be
+ * an address on the heap is taken for one, since the addresses are only prefetched. Returns their number; 0 if the object is
+ * not a tensor, or if the place of its TensorImpl is not known. */
 size_t
 guard_tensor_lines(PyObject *obj, uintptr_t lines[GUARD_TENSOR_LINES])
 {
@@ -191,11 +195,11 @@ guard_tensor_lines(PyObject *obj, uintptr_t lines[GUARD_TENSOR_LINES])
 }
 
 typedef struct {
-    uintptr_t low, high; /* addresses from the first element to behind the last */
+    uintptr_t low, high; /* address of the first element, and that behind the last */
     int changed;
 } Span;
 
-/* 1: `span` is where the tensor's elements lie, 0: it has none, -1: DLPack can't say. */
+/* Finds the memory of a tensor's elements. 1: `span` is set, 0: there are no elements, -1: DLPack can't tell. */
 static int
 span_of(PyObject *tensor, Span *span)
 {
@@ -223,8 +227,8 @@ compare_spans(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Whether none of the first `changed` tensors lies where another one does. Each tensor counts from its first to its last
- * element, so two that interleave are not disjoint. */
+/* Whether none of the first `changed` tensors overlaps another tensor. A tensor extends from its first to its last element, so
+ * two tensors that interleave are not disjoint. */
 int
 guard_tensors_disjoint(PyObject *const *registers, const int32_t *which, Py_ssize_t n, Py_ssize_t changed)
 {
@@ -259,7 +263,7 @@ guard_tensors_disjoint(PyObject *const *registers, const int32_t *which, Py_ssiz
     return disjoint;
 }
 
-/* Whether `other` begins so many bytes behind `tensor`. */
+/* Whether `other` begins `bytes` bytes behind `tensor`. */
 int
 guard_memory_offset_is(PyObject *tensor, PyObject *other, int64_t bytes)
 {
@@ -270,7 +274,7 @@ guard_memory_offset_is(PyObject *tensor, PyObject *other, int64_t bytes)
     return span_of(tensor, &a) == 1 && span_of(other, &b) == 1 && (int64_t)(b.low - a.low) == bytes;
 }
 
-/* Whether a tensor in the CPU's memory has these elements, the last dimension running fastest. */
+/* Whether a tensor in the CPU's memory has these elements, in row-major order. */
 int
 guard_tensor_data_is(PyObject *tensor, PyObject *bytes)
 {
@@ -293,7 +297,7 @@ guard_tensor_data_is(PyObject *tensor, PyObject *bytes)
     if (elements == 0) {
         return 1;
     }
-    /* Runs that lie in one piece are compared at once: the last dimensions, as far as they are dense. */
+    /* Contiguous runs, which extend over the innermost dimensions as far as these are dense, are compared at once. */
     Py_ssize_t run = 1;
     int32_t outer = dl.ndim;
     while (outer > 0 && (dl.shape[outer - 1] == 1 || dl.strides[outer - 1] == run)) {
@@ -314,7 +318,7 @@ guard_tensor_data_is(PyObject *tensor, PyObject *bytes)
     return 1;
 }
 
-/* tensor_spec(t) -> (dtype_code, dtype_bits, device_type, device_index, shape, strides) as the step "tensor" wants them. */
+/* tensor_spec(t) -> (dtype_code, dtype_bits, device_type, device_index, shape, strides), as the step "tensor" takes them. */
 static PyObject *
 tensor_spec(PyObject *Py_UNUSED(module), PyObject *tensor)
 {

@@ -1,5 +1,5 @@
-/* Looks up in torch what the tensor and state steps need: the table of DLPack's functions, attributes, and where a tensor keeps
- * its flags. Invariant: `guard_torch.module` is set if and only if all else is.
+/* Looks up the parts of torch that the tensor and state steps need: the table of DLPack functions, attributes, and the place
+ * where a tensor stores its flags. Invariant: `guard_torch.module` is set if and only if all other fields are.
  */
 #include "torch_parts.h"
 
@@ -15,7 +15,7 @@ guard_require_torch(void)
     return 0;
 }
 
-/* root.a.b for the path "a.b"; a new reference */
+/* The object root.a.b for the path "a.b"; a new reference, or NULL with an exception. */
 PyObject *
 guard_attribute_path(PyObject *root, const char *path)
 {
@@ -63,7 +63,7 @@ init_tensors(PyObject *module)
         PyErr_SetString(PyExc_ImportError, "torch.Tensor.requires_grad is not a C attribute in this torch");
         return -1;
     }
-    guard_torch.requires_grad = ((PyGetSetDescrObject *)descriptor)->d_getset; /* lives as long as torch does */
+    guard_torch.requires_grad = ((PyGetSetDescrObject *)descriptor)->d_getset; /* static data of torch, which stays loaded */
     Py_DECREF(descriptor);
     for (int i = 0; i < N_FLAGS; i++) {
         PyObject *method = guard_attribute_path(module, methods[i]);
@@ -81,7 +81,7 @@ init_tensors(PyObject *module)
     return 0;
 }
 
-/* Finds the place of the key set by pairs of tensors that differ in one flag: plain[i] has it not, flagged[i] has it. */
+/* Finds the place of the key set by comparing pairs of tensors that differ in one flag, which only flagged[i] has. */
 static void
 calibrate_keys(PyObject *const *plain, PyObject *const *flagged, const uint64_t *impls)
 {
@@ -103,7 +103,7 @@ calibrate_keys(PyObject *const *plain, PyObject *const *flagged, const uint64_t 
         int fits = 1;
         for (int f = 0; f < N_FLAGS; f++) {
             mask[f] = ((uint64_t *)impls[f])[word] ^ ((uint64_t *)impls[N_FLAGS + f])[word];
-            /* conj and neg are one bit each, inference a few; different flags have different bits */
+            /* conj and neg are one bit each, inference is a few bits; different flags have different bits */
             fits &= mask[f] != 0 && !(mask[f] & seen) && (f == 0 || !(mask[f] & (mask[f] - 1)));
             seen |= mask[f];
         }

@@ -1,4 +1,4 @@
-/* What guards need of torch, looked up once by torch_parts.c. Only tensor.c and torch_parts.c include it. */
+/* The parts of torch that guards use, looked up once by torch_parts.c. Included only by torch_parts.c, tensor.c and sizes.c. */
 #ifndef DYNAMO_LITE_GUARDS_TORCH_PARTS_H
 #define DYNAMO_LITE_GUARDS_TORCH_PARTS_H
 
@@ -8,13 +8,13 @@
 
 enum { FLAG_INFERENCE = 1, FLAG_CONJ = 2, FLAG_NEG = 4, N_FLAGS = 3, FLAG_EXPECTED_SHIFT = 8 };
 
-/* Where a tensor keeps the set of dispatch keys that tells the flags: the word at offset `word` of the object that the
- * pointer at offset `impl` of the Python object points to. No header says so; torch_parts.c finds out by comparing tensors
- * that differ in one flag, and without a clear answer (impl 0) the flags are read through the methods. */
+/* The place of the set of dispatch keys that tells a tensor's flags: the word at offset `word` of the object (a TensorImpl)
+ * that the pointer at offset `impl` of the Python object points to. No header specifies it. torch_parts.c determines it by
+ * comparing tensors that differ in one flag; if the result is not unique (impl 0), the flags are read by calls of methods. */
 typedef struct {
     size_t impl, word; /* in words */
     uint64_t mask[N_FLAGS];
-    uint64_t set[N_FLAGS]; /* of the bits in mask, those that are set in a tensor with the flag */
+    uint64_t set[N_FLAGS]; /* those of the bits in mask that are set in a tensor with the flag */
 } KeySet;
 
 typedef struct {
@@ -28,6 +28,6 @@ typedef struct {
 
 extern TorchParts guard_torch;
 
-#define GUARD_IMPL_WORDS 22 /* of a TensorImpl, which is no smaller: how far to look for what it holds or points to */
+#define GUARD_IMPL_WORDS 22 /* words of a TensorImpl, which is at least this large, that are searched for data and pointers */
 
 #endif

@@ -1,4 +1,4 @@
-/* What checks compare: constants, sizes, the order of sets, the identity of objects. */
+/* Checks of values: constants, sizes, the order of sets, the identity of objects. */
 #include "guards.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ guard_const_equal(PyObject *a, PyObject *b)
         Py_complex x = ((PyComplexObject *)a)->cval, y = ((PyComplexObject *)b)->cval;
         return float_bits_equal(x.real, y.real) && float_bits_equal(x.imag, y.imag);
     }
-    if (PyTuple_Check(a)) { /* also of one subclass, such as torch.Size: what it holds decides */
+    if (PyTuple_Check(a)) { /* including a subclass such as torch.Size: the items decide */
         Py_ssize_t n = PyTuple_GET_SIZE(a);
         int equal = n == PyTuple_GET_SIZE(b);
         for (Py_ssize_t i = 0; equal == 1 && i < n; i++) {
@@ -37,7 +37,7 @@ guard_const_equal(PyObject *a, PyObject *b)
         return equal;
     }
     if (type == &PyFrozenSet_Type) {
-        return guard_same_table(a, b); /* it may be iterated over */
+        return guard_same_table(a, b); /* with its order, as it may be iterated over */
     }
     if (type == &PySlice_Type) {
         PySliceObject *x = (PySliceObject *)a, *y = (PySliceObject *)b;
@@ -50,7 +50,7 @@ guard_const_equal(PyObject *a, PyObject *b)
     return PyObject_RichCompareBool(a, b, Py_EQ);
 }
 
-/* Size by the C layout, so that an overridden __len__ does not run. -1: no such size; -2: an exception is set. */
+/* Size read from the C structure, so that an overridden __len__ does not run. -1: it has no size; -2: an exception is set. */
 Py_ssize_t
 guard_raw_size(PyObject *obj)
 {
@@ -66,7 +66,7 @@ guard_raw_size(PyObject *obj)
     if (PyAnySet_Check(obj)) {
         return PySet_GET_SIZE(obj);
     }
-    Py_ssize_t size = PyObject_Size(obj); /* str, bytes, range, deque, and what a user defines */
+    Py_ssize_t size = PyObject_Size(obj); /* str, bytes, range, deque, and classes of the user's, whose __len__ runs */
     if (size >= 0) {
         return size;
     }
@@ -77,7 +77,7 @@ guard_raw_size(PyObject *obj)
     return -2;
 }
 
-/* Whether a set, or an object that is one, holds these elements in this order, whatever its class says of iteration. */
+/* Whether `obj` is a set (or of a subclass) that holds these elements in this order; its class's __iter__ is not called. */
 int
 guard_set_order_is(PyObject *obj, PyObject *expected)
 {
@@ -105,6 +105,7 @@ compare_pointers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Whether all these registers hold different objects: 1, 0, or -1 with an exception. Sorts them by address if they are many. */
 int
 guard_all_distinct(PyObject *const *registers, const int32_t *which, Py_ssize_t n)
 {
@@ -137,8 +138,8 @@ guard_all_distinct(PyObject *const *registers, const int32_t *which, Py_ssize_t 
     return distinct;
 }
 
-/* Whether each of the first `changed` registers holds another object than all others. Few are changed as a rule, and then
- * this is less than sorting them all. */
+/* Whether each of the first `changed` registers holds another object than all the others. Mostly `changed` is small; then this
+ * takes fewer comparisons than sorting all of them. */
 int
 guard_none_of_others(PyObject *const *registers, const int32_t *which, Py_ssize_t n, Py_ssize_t changed)
 {

@@ -1,10 +1,10 @@
-/* What the guard program's evaluator asks of CPython under names that differ by version. */
+/* Functions of CPython that the evaluator of guard programs uses and whose names differ by version. */
 #ifndef DYNAMO_LITE_GUARDS_VERSIONS_H
 #define DYNAMO_LITE_GUARDS_VERSIONS_H
 
 #include <Python.h>
 
-/* A new reference, or NULL where the referent is gone. */
+/* The referent of a weak reference: a new reference, or NULL if it is gone. */
 static inline PyObject *
 weakref_referent(PyObject *reference)
 {

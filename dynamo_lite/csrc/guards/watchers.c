@@ -1,18 +1,18 @@
-/* States of dicts where CPython has no numbers for them: one dict watcher says which of the watched dicts change.
+/* States of dicts for versions of CPython that do not number them: one dict watcher reports which of the watched dicts change.
  *
- * A dict is watched from the moment when a state of it is remembered until it changes for the first time, or is freed. So the
- * writes of a loop cost their program one event for each call of compiled code in between, whatever their number.
+ * A dict is watched from when one of its states is remembered until it first changes or is freed. So, however often a loop
+ * writes to a dict, it gets one event for each call of compiled code in between.
  *
- * Invariants: a record is in the table if and only if its dict is being watched and has not changed since; the event comes
- * before the change, and from it on no memo of the old state matches. The event only takes the record out of the table: it
- * allocates nothing and runs no Python code.
+ * Invariants: a record is in the table if and only if its dict is being watched and has not changed since. The event precedes
+ * the change, and from the event on no memo of the old state matches. The event callback only removes the record from the
+ * table: it allocates nothing and runs no Python code. All of this is protected by the GIL.
  *
- * What CPython 3.13 does not say, and what is done about it:
- * - In 3.13.0 no event tells that an attribute is set on an object with whose inline values its dict is shared. Whether the
- *   running Python tells is tried out when the watcher is taken; where it does not, a dict gets values of its own before it is
- *   watched, as if the program had said `obj.__dict__ = obj.__dict__` (3.11 and 3.12 know no other dicts).
- * - While such a dict is cleared, the values are dropped one behind the other, after the event, and a destructor may look at the
- *   dict meanwhile: its size is 0, but values are there. So no state of an empty dict is remembered.
+ * Changes that CPython 3.13 does not report, and the remedies:
+ * - In 3.13.0 there is no event when an attribute is set on an object whose dict shares its inline values. Whether the running
+ *   Python reports it is tried out when the watcher is taken; if not, a dict gets values of its own before it is watched, as if
+ *   the program had executed `obj.__dict__ = obj.__dict__` (all dicts of 3.11 and 3.12 are of this kind).
+ * - While such a dict is cleared, the values are dropped one after the other, after the event, and a destructor may read the
+ *   dict meanwhile: its size is 0, but it still has values. Therefore no state of an empty dict is remembered.
  */
 #include "dict_memo.h"
 
@@ -44,13 +44,13 @@ dict_watcher_is_given_back(void)
 enum { NONE = -1, GIVEN_BACK = -2 };
 
 static struct {
-    int id;                /* of the watcher, or NONE, or GIVEN_BACK */
-    DictWatch **chains;    /* records by the addresses of their dicts */
+    int id;                /* of the watcher; or NONE or GIVEN_BACK */
+    DictWatch **chains;    /* hash table of records, by the addresses of their dicts */
     size_t n_chains;       /* a power of two */
     size_t n_watched;
-    DictWatch *unused;
+    DictWatch *unused;     /* list of free records */
     uint64_t last_stamp;
-    int inline_untold; /* no event tells of a change of inline values */
+    int inline_untold; /* whether no event reports a change of inline values */
 } watcher = {.id = NONE};
 
 static DictWatch **
@@ -60,7 +60,7 @@ chain_of(PyObject *dict)
     return &watcher.chains[(mixed >> 32) & (watcher.n_chains - 1)];
 }
 
-/* Where the chain refers to the record of this dict, or ends. */
+/* The link in the chain that points to the record of this dict, or the NULL link at the end of the chain. */
 static DictWatch **
 place_of(PyObject *dict)
 {
@@ -71,7 +71,7 @@ place_of(PyObject *dict)
     return place;
 }
 
-/* Takes the dict's record out of the table, if it has one. */
+/* Removes the dict's record from the table, if it has one. */
 static void
 forget(PyObject *dict)
 {
@@ -88,6 +88,7 @@ forget(PyObject *dict)
     watcher.n_watched--;
 }
 
+/* The callback of the watcher (PyDict_WatchCallback). */
 static int
 on_event(PyDict_WatchEvent Py_UNUSED(event), PyObject *dict, PyObject *Py_UNUSED(key), PyObject *Py_UNUSED(value))
 {
@@ -95,7 +96,7 @@ on_event(PyDict_WatchEvent Py_UNUSED(event), PyObject *dict, PyObject *Py_UNUSED
     return watcher.id >= 0 ? PyDict_Unwatch(watcher.id, dict) : 0;
 }
 
-/* Room for one more record: 1, or 0 where there is no memory. */
+/* Makes room for one more record: 1, or 0 if there is no memory. */
 static int
 make_room(void)
 {
@@ -129,8 +130,8 @@ make_room(void)
 }
 
 #if PY_VERSION_HEX < 0x030e0000
-/* The object whose inline values the dict has for its own, or NULL. They lie behind the object's header: a class with anything
- * else in its instances has no inline values. */
+/* The object (borrowed) whose inline values the dict shares, or NULL. They lie directly behind the object's header, because
+ * instances of a class with any other C fields have no inline values. */
 static PyObject *
 sharer_of(PyObject *dict)
 {
@@ -140,7 +141,7 @@ sharer_of(PyObject *dict)
     return values != NULL && values->embedded ? (PyObject *)((char *)values - sizeof(PyObject)) : NULL;
 }
 
-/* Gives the dict values of its own: 1, or 0 where that fails. */
+/* Gives the dict values of its own: 1, or 0 if that fails. */
 static int
 part_from_inline_values(PyObject *dict)
 {
@@ -154,7 +155,7 @@ part_from_inline_values(PyObject *dict)
     }
     Py_INCREF(dict);
     if (_PyObject_SetManagedDict(sharer, dict) < 0) {
-        PyErr_WriteUnraisable(sharer); /* no memory */
+        PyErr_WriteUnraisable(sharer); /* out of memory */
     }
     int parted = sharer_of(dict) == NULL;
     Py_DECREF(dict);
@@ -164,10 +165,11 @@ part_from_inline_values(PyObject *dict)
 static int
 part_from_inline_values(PyObject *Py_UNUSED(dict))
 {
-    return 0; /* later versions tell */
+    return 0; /* not needed: later versions report the change */
 }
 #endif
 
+/* Watches a dict. Returns its record, or NULL (without an exception) if that is not possible. */
 static DictWatch *
 watch(PyObject *dict)
 {
@@ -182,7 +184,7 @@ watch(PyObject *dict)
         return NULL;
     }
     if (PyDict_Watch(watcher.id, dict) < 0) {
-        PyErr_Clear(); /* somebody else has given our watcher back */
+        PyErr_Clear(); /* other code has cleared our watcher */
         watcher.id = GIVEN_BACK;
         return NULL;
     }
@@ -210,17 +212,18 @@ dict_state(DictMemo *memo, PyObject *dict)
 
 static int exiting;
 
+/* Clears the watcher at exit, after unwatching all dicts. */
 static PyObject *
 give_back(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored))
 {
     int id = watcher.id;
     exiting = 1;
-    watcher.id = GIVEN_BACK; /* other functions may yet run at exit, and compiled code in them */
+    watcher.id = GIVEN_BACK; /* other functions may still run at exit, and call compiled code */
     for (size_t i = 0; i < watcher.n_chains; i++) {
         while (watcher.chains[i] != NULL) {
             PyObject *dict = watcher.chains[i]->dict;
             if (id >= 0 && PyDict_Unwatch(id, dict) < 0) {
-                PyErr_Clear(); /* somebody else has given our watcher back */
+                PyErr_Clear(); /* other code has cleared our watcher */
                 id = NONE;
             }
             forget(dict);
@@ -234,7 +237,7 @@ give_back(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored))
 
 static PyMethodDef give_back_method = {"give_dict_watcher_back", give_back, METH_NOARGS, NULL};
 
-/* CPython has eight, two of them its own. Where others have taken all, the next program asks again. */
+/* Takes one of CPython's eight watchers, two of which CPython uses itself. If all are taken, the next program tries again. */
 static int
 id_of_own(void)
 {
@@ -245,7 +248,7 @@ id_of_own(void)
     return id < 0 ? NONE : id;
 }
 
-/* Whether an attribute that is set on an object ends the state of its dict: 1, 0, or -1 with an exception. */
+/* Whether setting an attribute of an object ends the state of its dict: 1, 0, or -1 with an exception. */
 static int
 attribute_is_told(PyObject *obj, PyObject *dict)
 {
@@ -260,7 +263,7 @@ attribute_is_told(PyObject *obj, PyObject *dict)
     return set < 0 ? -1 : record->stamp != stamp;
 }
 
-/* Tries out what the running Python tells of. 1: enough, 0: too little for any state to be known, -1 with an exception. */
+/* Tries out which changes the running Python reports. 1: enough of them, 0: too few to know any state, -1 with an exception. */
 static int
 try_out(void)
 {
