@@ -41,7 +41,7 @@ Checks
                                              (also by their order), slices. 1, 1.0, True differ, so do
                                              0.0 and -0.0; NaN equals NaN
     ("len", reg, n)                          read from the C structure of a dict, list, tuple or set; len() for others
-    ("dict_keys", reg, keys)                 has exactly these keys, in this order
+    ("dict_keys", reg, keys)                 exactly these, in this order
     ("dict_has", reg, key), ("dict_lacks", reg, key)
     ("set_items", reg, frozenset)
     ("cell_empty", reg)                      a cell without contents

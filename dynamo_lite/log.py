@@ -151,7 +151,7 @@ class _LastResort(logging.Handler):
             sys.stderr.write(self.format(record) + "\n")
         except RecursionError:
             raise
-        except Exception:  # whatever a stream of the user's raises; this is the protocol of logging.Handler.emit
+        except Exception:  # any exception of a user's stream; this is the protocol of logging.Handler.emit
             self.handleError(record)
 
 

@@ -258,7 +258,7 @@ eval_unhooked(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *fram
     return result;
 }
 
-/* Calls the callback of tell_when_traced() once, hidden from the trace function, since a traced thread runs no compiled code. */
+/* Calls the callback of tell_when_traced() once, hidden from the trace function: a traced thread runs no compiled code. */
 void
 note_traced(PyThreadState *tstate)
 {

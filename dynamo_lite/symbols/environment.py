@@ -32,8 +32,8 @@ _TRIED = 256  # number of candidates tried for a value that fulfils the checked 
 
 
 class NumbersAsked(Exception):
-    """C++ decomposes an operator and asks for symbolic sizes as numbers; the operator's decomposition in Python may not
-    need them."""
+    """C++ decomposes an operator and asks for symbolic sizes as numbers; the operator's decomposition in Python may
+    do without them."""
 
 
 class Frozen(Exception):
@@ -73,7 +73,7 @@ class Environment:
         self.operator = ""
         self.fixed: list[str] = []
         # True: operators are decomposed in Python, because C++'s decomposition of one asked for sizes as numbers.
-        # False: decomposing in Python has failed. None: C++ decomposes.
+        # False: that has failed or is not wanted. None: C++ decomposes.
         self.decomposes_in_python: bool | None = None
         # Whether the operator call in progress may raise NumbersAsked; its caller then repeats it.
         self.may_call_again: Callable[[], bool] = _no

@@ -124,7 +124,7 @@ guard_tensor_check(const TensorSpec *spec, PyObject *tensor)
     }
     DLTensor dl;
     if (guard_torch.dlpack->dltensor_from_py_object_no_sync(tensor, &dl) != 0) {
-        PyErr_Clear(); /* sparse, meta, quantized: not what the spec describes */
+        PyErr_Clear(); /* sparse, meta, quantized: not a tensor as the spec describes */
         return 0;
     }
     if (dl.dtype.code != spec->dtype_code || dl.dtype.bits != spec->dtype_bits || dl.ndim != spec->ndim
