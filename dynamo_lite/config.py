@@ -239,7 +239,7 @@ class _ConfigModule(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         _find(name)
-        raise AttributeError(name)  # deleted by hand
+        raise AttributeError(name)  # the setting has been deleted from the module
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"a setting can't be deleted: {name}")

@@ -254,6 +254,8 @@ def reset_counters() -> None:
 
 # ---------------------------------------------------------------- phases
 class _Phase:
+    """A phase in progress: its name, its start, and the seconds spent in phases nested inside."""
+
     __slots__ = ("inner", "name", "start")
 
     def __init__(self, name: str) -> None:

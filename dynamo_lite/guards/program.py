@@ -40,6 +40,8 @@ class StepTexts(Sequence[str]):
 
 @dataclasses.dataclass
 class _Builder:
+    """Collects the steps of a program and their texts, with the register and the depth of each path."""
+
     steps: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
     texts: StepTexts = dataclasses.field(default_factory=StepTexts)
     registers: dict[PathKey, int] = dataclasses.field(default_factory=dict)

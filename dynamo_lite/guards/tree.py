@@ -13,6 +13,8 @@ from .source import Source
 
 @dataclasses.dataclass
 class _Node:
+    """A value: its name, its requirements in words, and the values reached from it, by path."""
+
     name: str
     words: list[str] = dataclasses.field(default_factory=list)
     children: dict[object, _Node] = dataclasses.field(default_factory=dict)

@@ -135,7 +135,7 @@ def _define(library: torch.library.Library, name: str, overload: str, size: str,
 
 @functools.cache
 def operators() -> dict[str, tuple[Any, ...]]:
-    """The operators by torch's name. The overloads of a name take one argument more each. The first call defines them."""
+    """The operators by torch's name; overloads of a name take one argument more each. The first call defines them."""
     library = _library()
     return {
         "linspace": (_define(library, "linspace", "default", "steps", _line(2)),),

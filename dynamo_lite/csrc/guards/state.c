@@ -21,8 +21,8 @@ enum { CPU = 0, CUDA = 1 }; /* c10::DeviceType */
 
 typedef enum { BYTE, DEVICE_BYTE, CONTEXT_BYTE, LENGTH, VECTOR, SHARED_POINTER, MODULE_NUMBER } SymbolKind;
 
-/* A field is an integer that is equal if the state is. If the symbol is missing, `fallback` names the Python
- * function. Some state is a number in a Python module: then `fallback` names the module, `fallback_arg` the number. */
+/* A field is an integer that is equal if the state is. If the symbol is missing, `fallback` names the Python function. Some
+ * state is a number in a Python module: then `fallback` names the module, `fallback_arg` the number. */
 typedef struct {
     const char *name;
     SymbolKind kind;

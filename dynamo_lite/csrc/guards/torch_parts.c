@@ -1,5 +1,5 @@
 /* Looks up the parts of torch that the tensor and state steps need: the table of DLPack functions, attributes, and the place
- * where a tensor stores its flags. Invariant: `guard_torch.module` is set if and only if all other fields are.
+ * where a tensor stores its flags. Invariant: `guard_torch.module` is set if and only if all parts have been looked up.
  */
 #include "torch_parts.h"
 
