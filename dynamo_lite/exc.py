@@ -19,7 +19,8 @@ class Unsupported(DynamoLiteError):
     `kind` is an identifier of break_kinds.py; `detail` describes in a few words the construct that was met;
     `user_stack` is the position in the user's program, the outermost call first, the statement itself last. `visit`, if
     given, is the instruction of the trace at which the break has to be made; otherwise it is the one that was being
-    evaluated. """
+    evaluated.
+    """
 
     def __init__(self, kind: str, detail: str, *, user_stack: Iterable[traceback.FrameSummary] | None = None,
                  hint: str | None = None, visit: int | None = None) -> None:

@@ -70,7 +70,8 @@ def _due() -> int:
     """The generation that the collector would collect by now. Collecting the youngest generation after each compile
     keeps the collector from ever reaching the older ones by itself, and the remains of compiled models would stay, as a
     graph is a reference cycle. A full collection is at least ten times as rare as the collector's own, because of its
-    cost here. """
+    cost here.
+    """
     (_, middle, old), (_, every_middle, every_old) = gc.get_count(), gc.get_threshold()
     if old > every_old * every_old > 0:
         return 2

@@ -4,7 +4,8 @@ An exception that may occur at any instruction (KeyboardInterrupt, MemoryError, 
 cut off a compile's own clean-up; a fork leaves the compiles of other threads unfinished; and at exit the interpreter
 stops threads where they are, which torch's C++ frames do not survive. Invariants: after a compile, torch's modes and
 the garbage collector are as they were before; no compile begins once the process ends, and those in progress are waited
-for. """
+for.
+"""
 from __future__ import annotations
 
 import atexit
