@@ -32,7 +32,7 @@ __all__ = ["MISSING", "IteratorVariable", "LazyVariable", "ObservedException", "
 
 
 def is_made_by_python(cls: type) -> bool:
-    """Whether a class statement (or a call of type) made the class; classes of C may be heap types, too."""
+    """Whether a class statement (or a call of ``type``) made the class; classes written in C may be heap types, too."""
     if not cls.__flags__ & _HEAP_TYPE or cls.__flags__ & (_NOT_INSTANTIABLE | _IMMUTABLE):
         return False
     new = cls.__dict__.get("__new__")
@@ -40,7 +40,7 @@ def is_made_by_python(cls: type) -> bool:
 
 
 def type_name(cls: type) -> str:
-    """The class's name in CPython's messages (``tp_name``): classes of C in modules are named with the module."""
+    """The class's name in CPython's messages (``tp_name``): that of a class written in C includes its module."""
     if is_made_by_python(cls) or cls.__module__ == "builtins":
         return cls.__name__
     return f"{cls.__module__}.{cls.__name__}"
@@ -55,7 +55,7 @@ class ObservedException(Exception):
 
     Args:
         value: the tracker of the exception object.
-        chained: whether its context is what it is to be: it is raised again, or goes through frames.
+        chained: whether its ``__context__`` is final, because it is raised again or propagates through frames.
     """
 
     def __init__(self, value: VariableTracker, chained: bool = False) -> None:
@@ -65,53 +65,54 @@ class ObservedException(Exception):
 
 
 def unsupported(kind: str, detail: str, hint: str | None = None, visit: int | None = None) -> NoReturn:
-    """Gives up on the instruction that is being evaluated, or on the root's n-th one; `kind` is an identifier of
-    ``break_kinds``."""
+    """Raises a graph break at the instruction that is being evaluated, or at the root frame's instruction number
+    `visit`; `kind` is an identifier of ``break_kinds``."""
     raise Unsupported(kind, detail, hint=hint, visit=visit)
 
 
 class VariableTracker:
-    """The base class; every method is what Python does with a value, and by default unsupported.
+    """The base class: each method implements an operation of Python on the value, and by default is unsupported.
 
     Args:
         source: where the value lives, if it came into the frame from outside.
     """
 
-    # Whether `is` has a meaning that the program may rely on, so that it has to be built once and shared.
+    # Whether the program may rely on the value's identity (`is`), so that the object is built once and shared.
     has_identity: ClassVar[bool] = False
-    # Whether the value is a number that this call alone is known to have.
+    # Whether the value is a symbolic number: known for this call, possibly different in other calls.
     is_symbolic: ClassVar[bool] = False
-    # Of what an instance of a subclass of a builtin holds: the instance, which is what leaves the trace.
+    # Where the tracker is the content of an instance of a subclass of a builtin: that instance, which is the object
+    # that leaves the trace.
     holder: VariableTracker | None = None
     # The real object, where the tracker knows one.
     value: Any = None
     real: Any = None
-    # What an instance of a subclass of a builtin holds.
+    # The builtin value inside an instance of a subclass of a builtin.
     content: VariableTracker | None = None
-    # The number of Python's that has the value of one of NumPy's, if that may differ from call to call.
+    # Where the value is a NumPy number that may differ from call to call: the Python number of equal value.
     python_number: VariableTracker | None = None
-    # Its exact class, of trackers that stand for values of several classes.
+    # The value's exact class, for trackers that stand for values of several classes.
     cls: Any = None
-    # Its node in the graph, of a tensor or of a number that is computed from tensors.
+    # The graph node of a tensor or of a number that is computed from tensors.
     node: Any = None
-    # The dict of the attributes of an object made in the trace, once it has been asked for.
+    # The tracker of the ``__dict__`` of an object made in the trace, once it has been read.
     own_dict: Any = None
-    # Of an iterator: the sequence that it goes through.
+    # Iterators: the sequence that is iterated over.
     sequence: Any = None
-    # Of an iterator: the StopIteration that ended its last step, if it was raised in the trace; what it returned.
+    # Iterators: the StopIteration that ended the last step, if it was raised in the trace, and the value in it.
     stopped: ObservedException | None = None
     returned: VariableTracker | None = None
-    # When its change is replayed: iterators that take from others go before these, all of them before the containers.
+    # Order in which changes are replayed: iterators that take from other iterators first, then these, then containers.
     replayed = 2
-    # The epoch of the last change of an attribute.
+    # The epoch in which an attribute was last changed.
     changed_at = 0
-    # Where its own dict is found, once that has been asked; `containers.spaces.dict_source` gives it.
+    # The source of its own ``__dict__``, cached by `containers.spaces.dict_source`.
     dict_source: Source | None = None
 
     def __init__(self, source: Source | None = None) -> None:
         self.source = source
 
-    # -- what it is
+    # -- type, constant value, hash key
     def python_type(self) -> type:
         """The value's exact type."""
         unsupported("unsupported_value", f"type() of {self.describe()}")
@@ -126,22 +127,23 @@ class VariableTracker:
         return False
 
     def fix(self, tx: Tracer) -> None:
-        """Guards what the text of a constant goes by that its identity does not tell."""
+        """Adds the guards that the text of a constant needs beyond those on its identity."""
 
     def known_items(self) -> list[VariableTracker] | None:
         """The elements of a list, tuple or deque; None for anything else."""
         return None
 
     def is_method_of(self, owner: VariableTracker, name: str) -> bool:
-        """Whether it is this method of a builtin's, bound to `owner`: a call asks the owner's :meth:`call_method`."""
+        """Whether this is method `name` of a builtin bound to `owner`, so that a call goes to
+        ``owner.call_method``."""
         return False
 
     def constant(self) -> Any:
-        """The Python value, for values that are wholly known and immutable."""
+        """The Python value, for values that are fully known and immutable."""
         unsupported("unsupported_value", f"{self.describe()} is not a constant")
 
     def as_index(self, tx: Tracer) -> Any:
-        """The integer or slice that the value is as an index; None where it can't be one."""
+        """The integer or slice that the value stands for as an index; None where it can't be used as one."""
         known = self.constant() if self.is_constant() else None
         return known if isinstance(known, (int, slice)) else None
 
@@ -153,7 +155,7 @@ class VariableTracker:
         unsupported("unsupported_builtin", f"a builtin function on {self.describe()}")
 
     def is_none(self) -> bool:
-        """Whether the value is None. The type is asked first: the value of a symbolic number is a guard."""
+        """Whether the value is None. The type is tested first, as reading the value of a symbolic number guards it."""
         return self.is_constant() and self.python_type() is types.NoneType and self.constant() is None
 
     def is_not_implemented(self) -> bool:
@@ -161,24 +163,24 @@ class VariableTracker:
         return self.is_constant() and self.python_type() is types.NotImplementedType
 
     def example(self) -> Any:
-        """A value of this one's type, for questions about the type alone."""
+        """A value of the same type, for questions that depend on the type alone."""
         return self.constant()
 
     def hash_key(self) -> Any:
-        """What stands for the value as a key of a dict or member of a set."""
+        """A hashable object that represents the value as a key of a dict or member of a set."""
         unsupported("unsupported_value", f"{self.describe()} as a dict key")
 
     def guard_hash(self, tx: Tracer) -> None:
-        """Guards what :meth:`hash_key` has relied on."""
+        """Adds guards on the facts that :meth:`hash_key` relied on."""
 
-    # -- what the class of a constant defines
+    # -- special methods that the class of a constant defines
     def own_method(self, tx: Tracer, name: str) -> Any:
-        """The special method of the program's own by which Python would do something with a constant, so that it has
-        to be evaluated; None where what Python does is known by the value alone. Guarded either way."""
+        """The special method `name` that the program defines for the class of a constant and that Python would call,
+        so that it has to be evaluated; None where the value alone determines the result. Guarded either way."""
         return None
 
     def call_own(self, tx: Tracer, name: str, *args: VariableTracker) -> VariableTracker | None:
-        """What that method gives, None where there is none."""
+        """The result of calling :meth:`own_method`; None where there is none."""
         method = self.own_method(tx, name)
         if method is None:
             return None
@@ -187,18 +189,18 @@ class VariableTracker:
         return realized(tx, tx.classes.call_attribute(self, self.python_type(), name, method, list(args), {}))
 
     def asks_own(self, tx: Tracer, *names: str) -> bool:
-        """Whether a constant, or a part of it, has one of these."""
+        """Whether a constant, or a part of it, has a special method of the program's with one of these names."""
         return False
 
     def own_comparison(self, tx: Tracer, op: str) -> str | None:
-        """The name of the method of that kind by which a comparison is decided."""
+        """The name of the program's own method that decides the comparison `op`, None where there is none."""
         return None
 
     def check_plain(self, tx: Tracer, texts: bool = True) -> None:
-        """Refuses to hand a constant to a function in C that may call such methods.
+        """Breaks the graph if a constant has methods of the program's that a function written in C might call.
 
         Args:
-            texts: whether it may ask for a text of the value.
+            texts: whether the function may call the methods that make a text of the value.
         """
 
     def same_object(self, other: VariableTracker) -> bool | None:
@@ -208,7 +210,8 @@ class VariableTracker:
         return False if self.has_identity or other.has_identity else None
 
     def may_be_the_same(self, other: VariableTracker) -> bool | None:
-        """:meth:`same_object` for what has a tracker for each place where it is found, though it may be one object."""
+        """:meth:`same_object` for values that get a tracker for each place where they are found, though these may hold
+        one object."""
         twice = type(self) is type(other) and self is not other and None not in (self.source, other.source)
         return None if twice else self is other
 
@@ -218,7 +221,7 @@ class VariableTracker:
         unsupported("unsupported_torch_call", f"{self.describe()} as an argument of a torch function")
 
     def contains_tensor(self) -> bool:
-        """Whether a tensor stands in the value, so that an operation on it belongs into the graph."""
+        """Whether the value is or contains a tensor, so that an operation on it belongs in the graph."""
         return False
 
     # -- generated code
@@ -228,7 +231,7 @@ class VariableTracker:
 
     # -- Python's protocols
     def initialize(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
-        """value.__init__(*args, **kwargs) of a builtin's; ``__new__`` has seen to what can't be changed."""
+        """value.__init__(*args, **kwargs) of a builtin class; ``__new__`` has set the parts that are immutable."""
         if kwargs:
             tx.raise_error(TypeError, f"{self.python_type().__name__}() takes no keyword arguments")
 
@@ -310,7 +313,7 @@ class VariableTracker:
         return None
 
     def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
-        """value `op`= other where the type changes itself; None when it falls back to the plain operator."""
+        """value `op`= other where the type mutates the value; None when Python falls back to the plain operator."""
         return None
 
     def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
@@ -327,7 +330,7 @@ class VariableTracker:
 
 
 def instance_dict(value: Any) -> dict[str, Any] | None:
-    """The object's own dict, found without running user code."""
+    """The object's own ``__dict__``, read without running user code."""
     try:
         own = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -336,7 +339,7 @@ def instance_dict(value: Any) -> dict[str, Any] | None:
 
 
 class IteratorVariable(VariableTracker):
-    """The base of iterators of builtin types: each is its own iterator, and true."""
+    """The base class of iterators of builtin types: each is its own iterator, and its truth is True."""
 
     has_identity = True
 
@@ -347,10 +350,11 @@ class IteratorVariable(VariableTracker):
         return True
 
     def check_replay(self, effects: Any) -> None:
-        """Refuses to move the real iterator, if it is one from outside, where the program has left it."""
+        """Breaks the graph if the real iterator, where it came from outside, can't be advanced to the position at which
+        the program left it."""
 
     def replay(self, cg: Codegen) -> None:
-        """Emits what moves it there."""
+        """Emits code that advances the real iterator to that position."""
         unsupported("side_effect_unsupported", f"taking from {self.describe()}")
 
     def hash_key(self) -> Any:
@@ -363,7 +367,7 @@ class IteratorVariable(VariableTracker):
 # ---------------------------------------------------------------- from Python values to trackers
 Wrapper = Callable[[Any, Any, Source], VariableTracker]
 _BY_TYPE: ClassTable[Wrapper] = ClassTable("wrapped")
-# Registers ``(tx, value, source) -> tracker`` for values of exactly these types.
+# Registers a wrapper ``(tx, value, source) -> tracker`` for values of exactly these types.
 wraps_type = _BY_TYPE.register
 _BY_TEST: list[tuple[int, Callable[[Any], bool], Wrapper]] = []
 
@@ -380,21 +384,21 @@ def wraps_if(test: Callable[[Any], bool], rank: int) -> Callable[[Wrapper], Wrap
 
 
 def _looks_itself_up(cls: type) -> bool:
-    """Whether instances decide in Python what each of their attributes is, and are plain objects otherwise."""
+    """Whether the class defines ``__getattribute__`` in Python and its instances are otherwise plain objects."""
     native = (torch.nn.Module, torch.Tensor, type)
     return isinstance(cls.__getattribute__, types.FunctionType) and not issubclass(cls, native)
 
 
 def wrapper_of(value: Any) -> Wrapper | None:
-    """What makes the tracker of a value from outside."""
+    """The function that makes the tracker of a value from outside."""
     wrapper = _BY_TYPE.exact(type(value))
     if wrapper is None and _looks_itself_up(type(value)):
-        return _BY_TEST[-1][2]  # the tests read attributes, __class__ at least, which would run the user's code
+        return _BY_TEST[-1][2]  # the tests read attributes, at least __class__, which would run the user's code
     return wrapper or next((candidate for _, test, candidate in _BY_TEST if test(value)), None)
 
 
 def wrap_value(tx: Tracer, value: Any, source: Source) -> VariableTracker:
-    """The tracker of a value that lives at `source`, guarded; the caller has looked for an existing tracker."""
+    """A new tracker, with guards, of a value that lives at `source`; the caller has found no existing tracker."""
     wrapper = wrapper_of(value)
     if wrapper is not None:
         return wrapper(tx, value, source)
@@ -402,7 +406,7 @@ def wrap_value(tx: Tracer, value: Any, source: Source) -> VariableTracker:
 
 
 class LazyVariable(VariableTracker):
-    """A value at a source that nothing has looked at yet, so that it needs no guard yet."""
+    """A value at a source that the trace has not read yet, so that it needs no guard yet."""
 
     has_identity = True
 
@@ -418,14 +422,14 @@ class LazyVariable(VariableTracker):
     def reconstruct(self, cg: Codegen) -> None:
         decision = decide(self.value) if type(self.value) is types.FunctionType else None
         if decision is not None and decision.rule is Rule.STAND_IN:
-            cg.emit.load_const(decision.calls)  # plain Python is to call it too
+            cg.emit.load_const(decision.calls)  # plain Python has to call the stand-in, too
         else:
             cg.load_source(self.source)
 
     def contains_tensor(self) -> bool:
-        return True  # unknown: ask after realize()
+        return True  # unknown before realize()
 
 
 def realized(tx: Tracer, value: VariableTracker) -> VariableTracker:
-    """`value`, looked at."""
+    """`value` itself, or its real tracker if it is lazy."""
     return value.realize(tx) if isinstance(value, LazyVariable) else value

@@ -1,7 +1,7 @@
-"""Methods of builtin values, read but not called yet, and what the special methods among them do.
+"""Bound methods of builtin values that have been read but not called yet, and calls of bound special methods.
 
-Invariant: calling a bound special method gives what the operator or builtin that stands for it gives, with
-NotImplemented where the type's own method gives it.
+Invariant: calling a bound special method gives the same result as the corresponding operator or builtin function, and
+NotImplemented where the type's own method returns it.
 """
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class BoundMethodVariable(VariableTracker):
         cg.build_new(self, make, lambda: None, refers_only=True)
 
 
-# What CPython says of a value whose class lacks a special method.
+# CPython's messages for a value whose class lacks a special method.
 MISSING_METHODS: dict[str, str] = {
     "__getitem__": "{!r} object is not subscriptable",
     "__setitem__": "{!r} object does not support item assignment",
@@ -89,7 +89,7 @@ MISSING_METHODS: dict[str, str] = {
 
 
 def missing_method(name: str, cls: type) -> str:
-    """The text of that TypeError."""
+    """The text of the TypeError for a value whose class lacks the special method `name`."""
     text = MISSING_METHODS.get(name, "{!r} object has no " + name)
     return text.format(type_name(cls))
 
@@ -110,7 +110,7 @@ def _for_effect(function: Callable[..., Any]) -> Special:
 
 
 def _beside(owner: VariableTracker, other: VariableTracker) -> VariableTracker:
-    """An operand as a builtin's own methods see it: what an instance of a subclass holds."""
+    """The right operand as a method of a builtin sees it: for an instance of a subclass, the builtin value inside."""
     content = other.content
     return content if content is not None and owner.content is None else other
 
@@ -128,14 +128,14 @@ def _compare(symbol: str) -> Special:
 
 
 def _add(tx: Tracer, owner: VariableTracker, other: VariableTracker) -> VariableTracker:
-    """``__add__``, which of a sequence raises where others give NotImplemented."""
+    """``__add__``: that of a sequence raises TypeError where those of other types return NotImplemented."""
     sequence = issubclass(owner.python_type(), (list, tuple, str, bytes))
     return tx.operators.binary("+", owner, other) if sequence else _binary("+", False)(tx, owner, other)
 
 
 def _repeated(symbol: str) -> Callable[..., VariableTracker]:
-    """``__mul__``, ``__rmul__`` and ``__imul__``, which of a sequence ask the other operand for its index where others
-    give NotImplemented."""
+    """``__mul__``, ``__rmul__`` and ``__imul__``: those of a sequence call ``__index__`` of the other operand where
+    those of other types return NotImplemented."""
     def call(tx: Tracer, owner: VariableTracker, other: VariableTracker) -> VariableTracker:
         made = owner.inplace(tx, "*", other) if symbol == "*=" else owner.binary(tx, "*", other, symbol == "r*")
         if made is None and issubclass(owner.python_type(), (list, tuple, str, bytes)):
@@ -165,7 +165,7 @@ def _hash(tx: Tracer, owner: VariableTracker) -> VariableTracker:
     unsupported("unsupported_method", f"__hash__ of {owner.describe()}")
 
 
-# What calling a bound special method of a builtin value does: (tx, owner, *args) -> result.
+# Implementations of calls of bound special methods of builtin values: (tx, owner, *args) -> result.
 SPECIAL_METHODS: dict[str, Special] = {
     "__len__": lambda tx, o: o.length(tx),
     "__getitem__": lambda tx, o, key: o.getitem(tx, key),

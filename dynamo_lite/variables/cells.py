@@ -1,8 +1,8 @@
 """Cells: the variables that closures share.
 
-Invariant: a cell has one tracker, whether it came in from outside, is the frame's own or was made by a call that is
-inlined; every read and write goes through it, and where it leaves the trace it is one cell, bound as the program has
-left it.
+Invariant: a cell has one tracker, whether it came in from outside, is the frame's own or was made by an inlined call.
+Every read and write goes through that tracker, and where the cell leaves the trace it is one cell with the contents
+that the program gave it last.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CellVariable(VariableTracker):
         return types.CellType
 
     def load(self, tx: Tracer) -> VariableTracker | None:
-        """The contents, looked at; None while unbound."""
+        """The contents, realized; None while the cell is unbound."""
         if self.contents is MISSING:
             return None
         self.contents = realized(tx, self.contents)
@@ -57,7 +57,7 @@ class CellVariable(VariableTracker):
         return super().getattr(tx, name)
 
     def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
-        """By the contents; an empty cell is less than others (Objects/cellobject.c, cell_richcompare)."""
+        """Compares the contents; an empty cell is less than others (Objects/cellobject.c, cell_richcompare)."""
         if not isinstance(other, CellVariable):
             return None
         mine, theirs = self.load(tx), other.load(tx)
@@ -75,7 +75,7 @@ class CellVariable(VariableTracker):
         cg.build_new(self, make, lambda: self._fill(cg), refers_only=True)
 
     def _fill(self, cg: Codegen) -> None:
-        """With the cell on the stack, emits what binds it (keeps the cell on the stack)."""
+        """Emits code that binds the cell on top of the stack and leaves it there."""
         own, contents = self.local if cg.owns_cell(self) else None, self.contents
         if contents is MISSING:
             if own is not None and own in cg.cell_arguments:
@@ -94,7 +94,7 @@ class CellVariable(VariableTracker):
 
 
 def _is_argument(value: VariableTracker, name: str) -> bool:
-    """Whether a value is what the frame was called with under a name, as its cell has it from the beginning."""
+    """Whether a value is the frame's argument `name`, so that the cell holds it from the beginning."""
     return isinstance(value.source, LocalSource) and value.source.local == name
 
 

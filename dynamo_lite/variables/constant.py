@@ -1,4 +1,4 @@
-"""Values that are wholly known while tracing: numbers, strings, dtypes, devices, enum members and the like.
+"""Values that are fully known while tracing: numbers, strings, dtypes, devices, enum members and the like.
 
 Invariant: a constant is immutable and compares by value, so that a guard on its value is all that a cache entry needs.
 """
@@ -41,7 +41,7 @@ BINARY_METHODS: dict[str, tuple[str, str]] = {s: (f"__{n}__", f"__r{n}__") for s
 COMPARE_METHODS = {"<": "__lt__", "<=": "__le__", "==": "__eq__", "!=": "__ne__", ">": "__gt__", ">=": "__ge__"}
 UNARY_METHODS = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 TEXT_METHODS = ("__str__", "__repr__", "__format__")
-# What functions in C may ask of an operand, beside its text.
+# Special methods that functions in C may call on an operand, apart from those for texts.
 ASKED_IN_C = (
     *COMPARE_METHODS.values(), *UNARY_METHODS.values(), *(name for pair in BINARY_METHODS.values() for name in pair),
     "__hash__", "__bool__", "__len__", "__iter__", "__getitem__", "__contains__", "__index__", "__int__", "__float__",
@@ -55,7 +55,8 @@ _MAX_FOLDED_BITS = 1 << 20
 
 
 def _check_changes_nothing(mapping: VariableTracker) -> None:
-    """Text made of a mapping looks up its keys, and a defaultdict adds those that it lacks."""
+    """Breaks the graph for a defaultdict: formatting looks up keys in the mapping, and a defaultdict adds missing
+    ones."""
     if getattr(mapping, "default_factory", None) is not None:
         unsupported("unsupported_operator", f"text made of the values of {mapping.describe()}")
 
@@ -89,10 +90,11 @@ class ConstantVariable(VariableTracker):
 
     def same_object(self, other: VariableTracker) -> bool | None:
         if not isinstance(other, ConstantVariable) or self.python_type() is not other.python_type():
-            return False  # before the values: who asks for that of a number that changes fixes it
+            # Types are compared before values, as reading the value of a symbolic number specializes it.
+            return False
         if self.value is other.value:
             return True
-        # Small integers and equal strings may or may not be one object in Python; only singletons are certain.
+        # Equal numbers and strings may or may not be one object in Python; only singletons are certain.
         singleton = (bool, type(None), type(Ellipsis), enum.Enum, torch.dtype, torch.layout, torch.memory_format)
         if isinstance(self.value, singleton):
             return False
@@ -103,7 +105,7 @@ class ConstantVariable(VariableTracker):
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.source is not None and not is_unique(self.value):
-            cg.load_source(self.source)  # equal values are guarded, not this very object
+            cg.load_source(self.source)  # the guard is on an equal value, not on this object
         else:
             cg.emit.load_const(self.value)
 
@@ -128,8 +130,9 @@ class ConstantVariable(VariableTracker):
             joined = tx.texts.join(self.value, texts) if isinstance(self.value, (str, bytes)) else None
             if joined is not None:
                 return joined
+            # Joining texts calls none of their methods.
             if isinstance(self.value, (str, bytes)) and all(text.is_constant() for text in texts):
-                return ConstantVariable(tx.run_python(method, [text.constant() for text in texts]))  # asks for none
+                return ConstantVariable(tx.run_python(method, [text.constant() for text in texts]))
             args = [tx.values.new_list(texts)]
         if name == "format_map":
             _check_changes_nothing(args[0])
@@ -193,7 +196,7 @@ class ConstantVariable(VariableTracker):
         return ConstantVariable(tx.run_python(COMPARE[op], self.value, other.value))
 
     def _alone(self, tx: Tracer, name: str, other: ConstantVariable) -> VariableTracker | None:
-        """What this operand's method of an operator makes of another one, whose own is not asked."""
+        """The result of this operand's operator method on `other`, without falling back to the method of `other`."""
         texts = (str, bytes)
         if isinstance(self.value, texts) and isinstance(other.value, texts) and name not in COMPARE_METHODS.values():
             unsupported("unsupported_operator", f"{name} of {self.describe()} and {other.describe()}")
@@ -206,7 +209,7 @@ class ConstantVariable(VariableTracker):
 
 
 def _check_enters_nothing(value: Any, name: str) -> None:
-    """A method that enters or leaves a context, called by name, is no computation with constants."""
+    """Breaks the graph if `name` enters or leaves a context: calling that by name is no computation with constants."""
     if isinstance(value, torch.device) and name in ("__enter__", "__exit__"):
         unsupported("unsupported_context_manager", f"{value!r}.{name}, which is not called by a with statement")
 

@@ -1,6 +1,7 @@
-"""What an instance of a subclass of a builtin holds: the items of a list or dict, the value of a number or text.
+"""The builtin content of an instance of a subclass of a builtin: the items of a list or dict, the value of a number or
+text.
 
-Invariant: the contents are those that the builtin's own methods see, whatever the class overrides.
+Invariant: the content is that which the builtin's own methods see, whatever the class overrides.
 """
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ from .objects.classes import native_base
 if TYPE_CHECKING:
     from .protocols import Tracer
 
-# Builtins whose instances are wholly known values.
+# Builtins whose instances are fully known values.
 VALUE_TYPES: tuple[Any, ...] = (int, float, complex, str, bytes)
 
 
 def content_of_value(tx: Tracer, value: Any, source: Source) -> VariableTracker | None:
-    """What an instance of a subclass of list, tuple, dict or set holds."""
-    cls = type(value)  # not isinstance: a weak proxy says that it is what it points to
+    """The content of an instance of a subclass of a list, tuple, dict, set, number or text; None for other values."""
+    cls = type(value)  # not isinstance: a weak proxy claims the class of its referent
     if issubclass(cls, list):
         tx.guard(source, "len", list.__len__(value))
         return ListVariable(lazy_items(value, source, True), source, cls=list)
@@ -41,7 +42,8 @@ def content_of_value(tx: Tracer, value: Any, source: Source) -> VariableTracker 
         tx.guard(source, "set_items", frozenset(items))
         return given_set(tx, value, items, source, kind)
     if issubclass(cls, VALUE_TYPES) and native_base(cls) in VALUE_TYPES:
-        # Not the object, which a guard would keep alive, and of which each call may have another one.
+        # The guard is on the value, not on the object: a guard would keep the object alive, and each call may pass
+        # another object.
         base: Any = native_base(cls)
         plain = plain_value(base, value)
         text = f"{base.__name__}({source.name})"
@@ -51,7 +53,7 @@ def content_of_value(tx: Tracer, value: Any, source: Source) -> VariableTracker 
 
 
 def plain_value(base: Any, value: Any) -> Any:
-    """The value of exactly a builtin class that an instance of a subclass holds."""
+    """The value of exactly the builtin class `base` inside an instance of a subclass."""
     if base in (str, bytes):
         return base.__getitem__(value, slice(None)) if base is bytes else base.__str__(value)
     return base.__pos__(value)

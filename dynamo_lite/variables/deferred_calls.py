@@ -1,7 +1,7 @@
 """Calls that are made after the graph: logging.
 
-What is logged depends on nothing that the graph changes, as long as all that is logged is known while tracing; so the
-call is made by generated code, in the program's order, from frames that look like the program's own.
+A logging call whose arguments are all known while tracing depends on nothing that the graph changes. So generated code
+makes the call, in the program's order, from frames that look like the program's own.
 
 Invariant: the record that comes out is eager's: message, level, logger, file, function and line.
 """
@@ -27,10 +27,10 @@ class DeferredCall:
     """A call for its effect alone.
 
     Args:
-        function: what is called.
-        args, kwargs: with what.
-        frames: functions that each call the next, as the frames of the program did, outermost first.
-        line: of the call in the frame that is captured.
+        function: the function that is called.
+        args, kwargs: the arguments of the call.
+        frames: functions that each call the next one, as the frames of the program did, outermost first.
+        line: the line of the call in the captured frame.
     """
 
     function: Any
@@ -64,7 +64,8 @@ class DeferredFunctionVariable(SkippedFunctionVariable):
 
 
 class AskedFunctionVariable(SkippedFunctionVariable):
-    """A function that is asked while tracing, and by a guard at every call."""
+    """A function that is called while tracing, and by a guard at every call, which checks that the result is the
+    same."""
 
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         real = tuple(tx.values.as_real(a) for a in args)
@@ -77,8 +78,8 @@ class AskedFunctionVariable(SkippedFunctionVariable):
 
 
 def _check_state(tx: Tracer, function: SkippedFunctionVariable) -> None:
-    """Refuses a call for which the trace has changed what its module goes by: the module's globals, or objects of its
-    classes."""
+    """Breaks the graph if the trace has changed state on which the function's module depends: the module's globals, or
+    objects of its classes."""
     name = function.value.__module__
     for changed in tx.output.effects.changed_objects():
         space = changed if type(changed) is dict else vars(changed) if type(changed) is types.ModuleType else {}
@@ -86,16 +87,17 @@ def _check_state(tx: Tracer, function: SkippedFunctionVariable) -> None:
             unsupported(function.kind, f"{function.describe()}() after a change of what {name} goes by")
 
 
-# Objects that handlers hold and are looked at for one call, and those that no handler changes.
+# The largest number of objects reached from handlers that are examined for one call; and the classes whose instances no
+# handler changes.
 _MOST_BEHIND = 300
 _UNCHANGED = (str, bytes, int, float, type(None), type, types.ModuleType, types.FunctionType, types.MethodType)
 
 
 def _behind(args: list[VariableTracker]) -> list[Any]:
-    """The handlers and filters that a record of a logger comes to, and what they hold, which they may change.
+    """The handlers and filters that process a logger's record, and the objects that they hold and may change.
 
     Raises:
-        exc.Unsupported: they hold too much to be looked at.
+        exc.Unsupported: they hold more than `_MOST_BEHIND` objects.
     """
     asked = args[0].value if args and not args[0].is_constant() else None
     logger: logging.Logger | None = asked if issubclass(type(asked), logging.Logger) else logging.getLogger()
@@ -108,7 +110,7 @@ def _behind(args: list[VariableTracker]) -> list[Any]:
         if len(found) == _MOST_BEHIND:
             unsupported("print_or_log", f"a logging call whose handlers hold more than {_MOST_BEHIND} objects")
         value = pending.pop()
-        cls = type(value)  # not isinstance, which asks objects of the user's for their __class__
+        cls = type(value)  # not isinstance, which reads __class__ of the user's objects
         if id(value) in found or issubclass(cls, (logging.Logger, *_UNCHANGED)):
             continue
         found[id(value)] = value
@@ -134,7 +136,7 @@ def _is_known(tx: Tracer, value: VariableTracker) -> bool:
 def defer_call(
     tx: Tracer, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> None:
-    """Has generated code call the function where the program has called it."""
+    """Makes generated code call the function at the program's place in the order of effects."""
     frames: list[types.FunctionType] = []
     frame = tx
     while frame.parent is not None:
@@ -146,7 +148,7 @@ def defer_call(
 
 
 def _frame_like(code: types.CodeType, line: int | None, globals: dict[str, Any]) -> types.FunctionType:
-    """A function that calls its first argument with the others, from a frame that looks like one of this code."""
+    """A function that calls its first argument with the others, from a frame that looks like a frame of this code."""
     here = _call_next.__code__
     names: dict[str, Any] = {"co_name": code.co_name, "co_qualname": code.co_qualname, "co_filename": code.co_filename}
     placed = here.replace(co_firstlineno=(line or code.co_firstlineno) - _LINES_BEFORE_CALL, **names)

@@ -1,7 +1,7 @@
-"""``torch.equal`` and ``torch.allclose``: truths that the graph computes, where nothing decides by them.
+"""``torch.equal`` and ``torch.allclose``: booleans that the graph computes as long as no branch depends on them.
 
-Invariant: what a branch goes by is guarded by the elements of both tensors, as they were at the call, or breaks the
-graph.
+Invariant: a branch on such a boolean is guarded by the elements of both tensors, as they were at the call, or breaks
+the graph.
 """
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class EqualityVariable(ScalarVariable):
-    """A truth that the graph computes of two tensors."""
+    """A boolean that the graph computes from two tensors."""
 
     def compare_with(self, a: TensorVariable, b: TensorVariable, options: tuple[Any, ...]) -> EqualityVariable:
-        """Remembers what is compared."""
+        """Stores the compared tensors and the options of the comparison; returns `self`."""
         self.operands = (a, b)
         self.options = options
         return self
@@ -56,7 +56,7 @@ def _compare(tx: Tracer, function: Any, a: VariableTracker, b: VariableTracker, 
     if a.fake.dtype is not b.fake.dtype or a.fake.device != b.fake.device:
         unsupported("tensor_to_python", f"{name} of tensors of different types")
     if function is torch.allclose:
-        tx.output.run_fake(tx, "call_function", torch.isclose, (a.fake, b.fake, *plain), {})  # raises as it does
+        tx.output.run_fake(tx, "call_function", torch.isclose, (a.fake, b.fake, *plain), {})  # raises the same errors
     node = scalar_of(tx, "call_function", function, (a.node, b.node, *plain), bool).node
     return EqualityVariable(node, bool, node.meta["example_value"], None).compare_with(a, b, plain)
 

@@ -1,7 +1,8 @@
-"""Texts of errors that are not the same in all versions of Python, asked of the running one.
+"""Error messages that differ between versions of Python, obtained from the running interpreter.
 
-Each function makes the interpreter raise the error over a value that stands for the program's, and puts the program's
-into its text. Invariant: no text of a version stands here, so that a new version's are right without a change.
+Each function makes the interpreter raise the error for a placeholder (probe) and replaces the placeholder in the
+message by the program's value. Invariant: no message of a particular version is written here, so that the messages of
+a new version are right without a change.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from dynamo_lite.variables.base import type_name
 
 
 class _Probe:
-    """A value that no container holds, whose repr and type's name are found again in a text."""
+    """A value that no container holds, and whose repr and type name can be recognized in a message."""
 
     __hash__ = None  # type: ignore[assignment]
     __bool__ = None
@@ -29,7 +30,7 @@ _PROBE: Any = _Probe()
 
 
 class _Giver:
-    """Gives the probe, which no special method may give."""
+    """An object whose special methods return the probe, which none of them is allowed to return."""
 
     def __index__(self) -> Any:
         return _PROBE
@@ -42,7 +43,7 @@ class _Giver:
 
 
 class _Negative:
-    """Says that it has fewer elements than none."""
+    """An object whose ``__length_hint__`` is negative."""
 
     def __iter__(self) -> Any:
         return iter(())
@@ -94,57 +95,58 @@ _METHODS: dict[str, Callable[[], Any]] = {
 
 
 def not_found(method: str, shown: str) -> str:
-    """Of the ValueError of a search such as ``list.index`` for a value whose repr is `shown`."""
+    """The message of the ValueError of a search such as ``list.index`` for a value whose repr is `shown`."""
     return _asked(method).replace(repr(_PROBE), shown)
 
 
 def _of_class(text: str, cls: type, probe: type = _Probe) -> str:
-    """A text with the name of a class in place of the probe's: some have it with module and outer names."""
+    """A message with the name of `cls` in place of the probe's; some messages include the module and outer names."""
     own = f"{probe.__module__}.{probe.__qualname__}"
     outer = "" if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}."
     return text.replace(own, f"{outer}{cls.__qualname__}").replace(probe.__name__, type_name(cls))
 
 
 def wrong_result(method: str, owner: type, given: type) -> str:
-    """Of the TypeError where a special method ("__iter__", "__index__", ..) of a class `owner` gives an object of a
-    class that it must not give."""
+    """The message of the TypeError where a special method ("__iter__", "__index__", ..) of class `owner` returns an
+    object of class `given`, which it must not return."""
     return _of_class(_of_class(_asked(method), given), owner, _Giver)
 
 
 def negative_length(owner: type) -> str:
-    """Of the ValueError where ``__length_hint__`` of a class gives a negative number."""
+    """The message of the ValueError where ``__length_hint__`` of a class returns a negative number."""
     return _of_class(_asked("negative length"), owner, _Negative)
 
 
 def no_mapping(cls: type) -> str:
-    """Of the TypeError of ``{**value}`` with an object of a class that is no mapping."""
+    """The message of the TypeError of ``{**value}`` where the class of the value is no mapping."""
     return _of_class(_asked("no mapping"), cls)
 
 
 def no_container(cls: type) -> str:
-    """Of the TypeError of ``in`` with an object of a class that defines no ``__contains__`` and has no iterator."""
+    """The message of the TypeError of ``in`` where a class has no ``__contains__`` and its objects no iterator."""
     return _of_class(_asked("no container"), cls)
 
 
 def negative_count() -> str:
-    """Of the ValueError of ``itertools.tee`` with a negative number of iterators."""
+    """The message of the ValueError of ``itertools.tee`` for a negative number of iterators."""
     return _asked("tee")
 
 
 def no_truth(cls: type) -> str:
-    """Of the TypeError of ``bool()`` of an object of a class whose ``__bool__`` is None."""
+    """The message of the TypeError of ``bool()`` for an object of a class whose ``__bool__`` is None."""
     return _of_class(_asked("bool"), cls)
 
 
 def unhashable(said: str, cls: type, place: str) -> str:
-    """Of the TypeError where hashing a value of a class, a "dict key" or "set element", gives one with text `said`."""
+    """The message of the TypeError for a "dict key" or "set element" (`place`) of class `cls`, whose hashing raised a
+    TypeError with the message `said`."""
     before, own, after = _asked(place).partition(_asked("hash"))
     return _of_class(before, cls) + said + after if own else said
 
 
 def unpacked(place: str, function: str, cls: type) -> str:
-    """Of the TypeError where ``*`` or ``**`` stands before an object of a class that is no "iterable" or "mapping", in
-    the arguments of `function`, written with its parentheses."""
+    """The message of the TypeError where a call unpacks (``*`` or ``**``) an object of class `cls` that is no
+    "iterable" or "mapping" (`place`); `function` is the called function's text with its parentheses."""
     before, after, rest = _asked(place).partition(" argument after ")
     return _of_class(f"{function}{after}{rest}" if after else before, cls)
 
@@ -158,7 +160,8 @@ def _too_many(kind: type) -> str:
 
 
 def too_many(expected: int, kind: type, length: int | None) -> str:
-    """Of the ValueError where `expected` names are assigned from a value of type `kind` with `length` elements."""
+    """The message of the ValueError where `expected` names are unpacked from a value of type `kind` with more elements
+    (`length`, None if that is not known)."""
     text = _too_many(kind if kind in (list, tuple, dict) else iter).replace("expected 2", f"expected {expected}")
     return text if length is None else text.replace("got 3", f"got {length}")
 
@@ -173,6 +176,7 @@ def _no_pair() -> tuple[str, tuple[str, ...]]:
 
 
 def no_pair(number: int) -> tuple[str, list[str]]:
-    """Text and notes of the TypeError of ``dict()`` of an iterable whose element `number` can't be iterated over."""
+    """Message and notes of the TypeError of ``dict()`` for an iterable whose element `number` can't be iterated
+    over."""
     text, notes = _no_pair()
     return text.replace("#0", f"#{number}"), [note.replace("#0", f"#{number}") for note in notes]

@@ -1,7 +1,8 @@
-"""Operations that fail on fake tensors: those that fail in eager too raise in the program, the others break the graph.
+"""Operations that fail on fake tensors: those that also fail in eager mode raise in the program, the others break the
+graph.
 
-Invariant: an exception that the traced program gets to see is one that torch has raised of real tensors of the same
-sizes, types and strides, whatever they hold; so its handlers run, and its text is eager's.
+Invariant: an exception that reaches the traced program is one that torch raised for real tensors of the same sizes,
+dtypes and strides, independently of their elements; so the program's handlers run, and the message is eager's.
 """
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ from ..fake.overlap import MemoryOverlap
 from ..runtime import signal_handlers
 from ..runtime.graph_calls import GraphCall
 
-# What torch raises of arguments that do not fit.
+# Exceptions that torch raises for invalid arguments.
 _OF_ARGUMENTS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, MemoryOverlap)
-# What autograd raises by the histories of tensors alone, which fake ones have, too.
+# Messages of errors of autograd that depend on the autograd history of tensors alone, which fake tensors have, too.
 _OF_AUTOGRAD = (
     "a leaf Variable that requires grad ", "a view of a leaf Variable that requires grad ",
     "functions with out=... arguments don't support automatic differentiation",
@@ -29,15 +30,15 @@ _OF_AUTOGRAD = (
     "does not require grad and does not have a grad_fn",
     "Trying to backward through the graph a second time", "grad can be implicitly created only for scalar outputs",
 )
-_MOST_BYTES = 1 << 24  # of all real tensors that are made in order to ask
-_MOST_BYTES_UNUSED = 1 << 18  # the same for what did not fail, where filling them takes some microseconds
+_MOST_BYTES = 1 << 24  # in all real tensors that are made to reproduce one failure
+_MOST_BYTES_UNUSED = 1 << 18  # the same limit for unused operations, which is filled in a few microseconds
 
 
 def raised_in_eager(
     op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
 ) -> Exception | None:
-    """What an operation that failed on fake tensors raises on real ones; None if this is not known to be the same
-    whatever their elements are.
+    """The exception that an operation which failed on fake tensors raises for real tensors; None if it raises none or
+    if the exception may depend on their elements.
     """
     flat = pytree.tree_leaves((args, kwargs))
     leaves = [t for t in flat if isinstance(t, torch.Tensor)]
@@ -48,7 +49,7 @@ def raised_in_eager(
     if sum(t.untyped_storage().nbytes() for t in leaves) > _MOST_BYTES:
         return None
     if any(text in str(error) for text in _OF_AUTOGRAD):
-        return error  # asked before elements are
+        return error  # raised before the operation reads elements
     if _depends_on_history(target, leaves):
         return None
     first = _raised(op, target, args, kwargs, 0)
@@ -59,14 +60,15 @@ def raised_in_eager(
 
 
 def refused_in_eager(node: fx.Node) -> Exception | None:
-    """What a call raises on real tensors whatever they hold, though it passed on fake ones: metadata rules let pass
-    more than kernels do. Asked of calls whose results nobody uses, as they are left out."""
+    """The exception that a call raises for real tensors with any elements though it succeeded on fake ones, since
+    metadata rules accept more than kernels do; None if there is none. Used for calls whose results are unused, which
+    dead code elimination removes."""
     if node.op not in ("call_function", "call_method") or not _is_of_torch(node.target):
         return None
     first = node.args[0] if node.args else None
     if node.target is operator.getitem and isinstance(first, fx.Node) and isinstance(
             first.meta.get("example_value"), (tuple, list)):
-        return None  # a part of what an operation gives, of which there may be thousands
+        return None  # an element of a multi-output operation's result; there may be thousands
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("example_value"))
     flat = pytree.tree_leaves((args, kwargs))
     leaves = [t for t in flat if isinstance(t, torch.Tensor)]
@@ -83,13 +85,15 @@ def refused_in_eager(node: fx.Node) -> Exception | None:
 
 
 def frees_history(node: fx.Node) -> bool:
-    """Whether the node takes a gradient and frees what a later one, or a backward pass outside, would need."""
+    """Whether the node computes a gradient and frees saved tensors that a later one, or a backward pass outside, would
+    need."""
     retain = node.kwargs.get("retain_graph")
     return node.target is torch.autograd.grad and not (node.kwargs.get("create_graph") if retain is None else retain)
 
 
 def _is_of_torch(target: Any) -> bool:
-    """Whether real tensors without histories tell what it refuses."""
+    """Whether `target` is an operation of torch whose errors can be reproduced with real tensors without autograd
+    history."""
     if target is torch.autograd.grad:
         return False
     module = getattr(target, "__module__", None) or ""
@@ -97,10 +101,10 @@ def _is_of_torch(target: Any) -> bool:
 
 
 def _raised(op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], content: int) -> Exception | None:
-    """What an operation raises of real tensors of this content."""
+    """The exception that an operation raises for real tensors filled with the number `content`; None if it succeeds."""
     made: dict[Any, torch.Tensor] = {}
     real_args, real_kwargs = pytree.tree_map_only(torch.Tensor, lambda t: _filled(t, content, made), (args, kwargs))
-    # Nothing that the program could notice: neither its random numbers nor its memory take part.
+    # The program can't observe this: neither its random number generators nor its tensors take part.
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         try:
             if op == "call_method":
@@ -118,8 +122,8 @@ def _depends_on_history(target: Any, operands: list[torch.Tensor]) -> bool:
 
 
 def _has_unknown_history(value: torch.Tensor) -> bool:
-    """Whether it is, or looks at, an input that is no leaf: it may look at a leaf, which autograd refuses to have
-    written before the operation looks at its arguments."""
+    """Whether the tensor is, or is a view of, an input that is no leaf. Such an input may be a view of a leaf; autograd
+    refuses to write into that before the operation checks its arguments."""
     seen = [value] if value._base is None else [value, value._base]
     return any(t.grad_fn is not None and type(t.grad_fn).__name__ == "Error" for t in seen)
 
@@ -132,7 +136,8 @@ def _is_plain(value: torch.Tensor) -> bool:
 
 
 def _filled(fake: torch.Tensor, content: int, made: dict[Any, torch.Tensor]) -> torch.Tensor:
-    """A real tensor like a fake one, without history; of those that share memory the real ones do, too."""
+    """A real tensor with a fake tensor's metadata, without autograd history; fake tensors that share a storage give
+    real tensors that share one."""
     if id(fake) not in made:
         storage, itemsize = fake.untyped_storage(), fake.itemsize
         place = storage._cdata, fake.dtype
@@ -149,5 +154,5 @@ def describe_failure(target: Any, error: BaseException) -> Unsupported:
 
 
 def target_name(target: Any) -> str:
-    """An operation in words."""
+    """The name of an operation, for messages."""
     return target if isinstance(target, str) else getattr(target, "__qualname__", str(target))

@@ -1,13 +1,14 @@
-"""Finalization of objects, where the program can observe it: ``__del__``, a generator's clean-up, a weak reference that
+"""Finalization of objects where the program can observe it: ``__del__``, a generator's clean-up, a weak reference that
 dies.
 
-CPython ends an object at the instruction that lets go of it last. A trace lets go of nothing: objects from outside are
-held by the frame's arguments until its code ends, and what is taken out of a container, or overwritten, is taken out
-when the changes are replayed. So each object from outside that ends with an effect, and that this frame may be the last
-to hold, is watched: the instruction after which the traced program no longer holds it runs in plain Python.
+CPython finalizes an object at the instruction that drops the last reference to it. A trace drops no references: the
+frame's arguments hold objects from outside until its code ends, and objects that the program removes from a container
+or overwrites are removed only when the changes are replayed. So the trace watches each object from outside whose
+finalization has an effect and to which this frame may hold the last reference: the instruction after which the traced
+program no longer holds it runs in plain Python.
 
-Invariant: which objects are watched depends on real objects as they are while tracing; what is not watched and never
-looked at either is carried along, never let go of early.
+Invariant: which objects are watched depends on real objects as they are while tracing; an object that is neither
+watched nor read by the trace stays referenced, and is never released early.
 """
 from __future__ import annotations
 
@@ -36,18 +37,18 @@ from .objects.weakrefs import WeakrefVariable
 if TYPE_CHECKING:
     from .protocols import Tracer
 
-# Objects that are looked at to find what ends with what holds it, and those that are passed on the way, such as the
-# lines of texts.
+# Limits of a search for objects that are finalized together with an object that holds them: the number of objects
+# examined, and the number of references followed, those to atoms included.
 _MOST_PARTS = 300
 _MOST_PASSED = 3000
 
-# What nothing is felt of, and what holds nothing that would end with it.
+# Classes whose instances are finalized without an observable effect and hold nothing that would be finalized with them.
 _ATOMS = (
     str, bytes, int, float, complex, type(None), type(Ellipsis), type(NotImplemented), range, type, types.ModuleType,
     types.CodeType, types.FrameType, types.TracebackType, torch.dtype, torch.device, torch.layout, torch.memory_format,
     torch.Tensor, torch.nn.Module, torch.Size, torch.Generator,
 )
-# Classes in C whose objects are only as alive as what they hold.
+# Classes in C whose instances are finalized without an effect other than the release of the objects that they hold.
 _HOLDERS = (
     list, tuple, dict, set, frozenset, slice, types.FunctionType, types.MethodType, types.BuiltinFunctionType,
     types.CellType, types.MappingProxyType, enumerate, zip, map, filter, reversed, collections.deque,
@@ -62,9 +63,9 @@ SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 
 def ends_with_effect(value: Any) -> bool:
-    """Whether the end of the object's own life may do something: a finalizer of the user's, a generator's clean-up, the
-    end of weak references to it, what a class in C does, such as leaving a mode of torch, closing a file, or letting go
-    of a buffer that must not be resized meanwhile."""
+    """Whether finalization of this object may have an effect: a finalizer of the user's, a generator's clean-up, the
+    death of weak references to it, or the deallocator of a class in C, which may leave a mode of torch, close a file,
+    or release a buffer that must not be resized meanwhile."""
     cls = type(value)
     if issubclass(cls, (*SUSPENDED, memoryview)):
         return True
@@ -81,13 +82,13 @@ def ends_with_effect(value: Any) -> bool:
 
 
 def _is_atom(value: Any) -> bool:
-    """Whether nothing is felt of the object's end, which is not looked at further."""
+    """Whether the object's finalization is unobservable, so that a search does not follow its references."""
     cls = type(value)
     return issubclass(cls, _ATOMS) and not (is_made_by_python(cls) and ends_with_effect(value))
 
 
 def _parts(value: Any) -> Iterable[Any]:
-    """What an object holds."""
+    """The objects to which an object refers."""
     if issubclass(type(value), types.FunctionType):
         return (*(value.__closure__ or ()), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
     if issubclass(type(value), (types.BuiltinFunctionType, BaseException)):
@@ -97,17 +98,17 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 class Finalizable:
-    """An object that ends with an effect.
+    """An object whose finalization has an effect.
 
     Args:
         value: the object.
-        holders: objects from which it is reached, by id.
+        holders: the objects from which it is reachable, by id.
     """
 
     def __init__(self, value: Any, holders: dict[int, Any]) -> None:
         self.value = value
         self.holders = holders
-        self.way: Way | None = None  # how it was reached last
+        self.way: Way | None = None  # the path on which it was reached last
 
     def within(self, value: Any) -> bool:
         """Whether a real object is this one or holds it."""
@@ -115,26 +116,26 @@ class Finalizable:
 
 
 class Way:
-    """How an ending was reached from what the frame holds. It is still there while the frame holds its first tracker
-    and nothing of it has been changed; that is quickly seen, where a walk over all that a trace has made would, after
-    each instruction, take quadratic time.
+    """A reference path from a tracker that the frame holds to a finalizable object. It stays valid while the frame
+    holds its first tracker and nothing on it has been changed. That is a cheap check; a walk over all objects of the
+    trace after each instruction would take quadratic time.
 
     Args:
-        steps: the trackers and real objects on it, from the ending to the first tracker.
+        steps: the trackers and real objects on the path, from the finalizable object to the first tracker.
     """
 
     def __init__(self, effects: Any, steps: list[Any]) -> None:
         self.root = steps[-1]
         self._trackers = {id(step): step for step in steps if issubclass(type(step), VariableTracker)}
         self._reals = [step for step in steps if not issubclass(type(step), VariableTracker)]
-        # Generators, and iterators over others, go on without being announced as changed.
+        # Generators and iterators over other iterators advance without being recorded as changed.
         moving = (GeneratorVariable, IteratorAdapterVariable)
         self._fixed = not any(isinstance(tracker, moving) for tracker in self._trackers.values())
         self._changes = effects.change_count()
         self._met = len(effects.all_tracked())
 
     def stands(self, effects: Any, roots: Collection[int]) -> bool:
-        """Whether it is still there, given the ids of the trackers that the frame holds."""
+        """Whether the path is still valid, given the ids of the trackers that the frame holds."""
         if not self._fixed or id(self.root) not in roots:
             return False
         if self._changes != effects.change_count():
@@ -144,18 +145,18 @@ class Way:
             self._changes = effects.change_count()
         if self._met != len(effects.all_tracked()):
             if any(effects.tracker_of(real) is not None for real in self._reals):
-                return False  # the trace knows it by now, and may have changed it
+                return False  # the object has got a tracker since, and may have been changed
             self._met = len(effects.all_tracked())
         return True
 
 
 def finalizables_in(root: Any) -> list[Finalizable]:
-    """The objects that end with an effect, among those that an object holds, and itself."""
+    """The objects whose finalization has an effect, among `root` and the objects reachable from it."""
     return _search(root, _MOST_PASSED)[0]
 
 
 def _search(root: Any, left: int) -> tuple[list[Finalizable], int]:
-    """The same, where so many objects may be passed; and how many are left of these."""
+    """The same where at most `left` references are followed; also returns the number that remains of them."""
     if _is_atom(root):
         return [], left
     known: dict[int, Any] = {id(root): root}
@@ -191,7 +192,7 @@ def _ancestors(start: int, parents: dict[int, set[int]]) -> set[int]:
 
 
 class Watch:
-    """The endings that a captured frame may bring about."""
+    """The finalizations that a captured frame may cause."""
 
     def __init__(self) -> None:
         self._finalizables: list[Finalizable] = []
@@ -203,8 +204,8 @@ class Watch:
         return bool(self._finalizables)
 
     def add(self, *values: Any) -> None:
-        """Watches what would end if the frame let go of real objects. Each of them is looked at; of what they hold, no
-        more is passed than if they were one."""
+        """Watches the objects that would be finalized if the frame released these real objects. Each of them is
+        examined; the limit on followed references applies to all of them together."""
         self._let_go.update(map(id, values))
         left = _MOST_PASSED
         for value in values:
@@ -215,30 +216,30 @@ class Watch:
             self._finalizables += [e for e in found if not any(e.value is known.value for known in self._finalizables)]
 
     def add_arguments(self, values: Iterable[Any]) -> None:
-        """The same of what the frame was given, which nothing has let go of yet."""
+        """The same for the frame's arguments, which nothing has released yet."""
         self.add(*values)
         self._let_go.clear()
         self._given = set(self._looked_at)
 
     def may_have_ended(self, tx: Tracer, value: Any) -> bool:
-        """Whether an object whose end is not watched, a tensor or module, was where something else is now: a weak
-        reference to it may be dead."""
+        """Whether an unwatched object (a tensor or module) may have been finalized since the trace has replaced it, so
+        that a weak reference to it may be dead."""
         if id(value) not in self._let_go | self._given or ends_with_effect(value):
             return False
         return id(value) in self._let_go or not self._is_held(tx, value)
 
     def _is_held(self, tx: Tracer, value: Any) -> bool:
-        """Whether a frame of the trace holds a real object, or what the trace has met and still holds does."""
+        """Whether a frame of the trace holds a real object, directly or by way of objects that the trace holds."""
         frames = tx.operators.frames_values()
         if any(_real_object(tracker) is value for tracker in frames):
             return True
         return self._way(tx.output.effects, frames, Finalizable(value, {})) is not None
 
     def check(self, tx: Tracer) -> None:
-        """Refuses the instruction that has just been evaluated if it let go of what is watched.
+        """Breaks the graph before the instruction that has just been evaluated if it released a watched object.
 
         Raises:
-            Unsupported: with its visit.
+            Unsupported: with the visit number of that instruction.
         """
         frame = frame_values(tx)
         held = set(map(id, frame))
@@ -257,8 +258,8 @@ class Watch:
 
     @staticmethod
     def _way(effects: Any, frame: list[VariableTracker], finalizable: Finalizable) -> Way | None:
-        """How it is reached from what the frame, or a changed object outside of it, holds now: through trackers, and
-        through real objects that the trace has not met."""
+        """A path to the object from the values that the frame, or a changed object outside of it, holds now. It goes
+        through trackers, and through real objects that have no tracker."""
         roots: list[Any] = [*frame, *effects.outside_values()]
         if finalizable.way is not None:
             last = finalizable.way.root
@@ -272,8 +273,9 @@ class Watch:
 
     @staticmethod
     def _steps(effects: Any, root: VariableTracker, finalizable: Finalizable, seen: set[int]) -> list[Any]:
-        """The way to it from one tracker, around what was seen, which is added; empty if there is none."""
-        pending: list[tuple[Any, int]] = [(root, -1)]  # what to look at, and the number in `met` of what holds it
+        """The steps of a path to the object from one tracker, empty if there is none. The search skips the ids in
+        `seen` and adds those that it visits."""
+        pending: list[tuple[Any, int]] = [(root, -1)]  # the object to visit, and its holder's index in `met`
         met: list[tuple[Any, int]] = []
         while pending:
             found, holder = pending.pop()
@@ -316,7 +318,7 @@ class Watch:
 
 
 def _unwritten(effects: Any, value: Any, written: dict[str, Any]) -> Iterator[Any]:
-    """The attributes of a real object that the trace has not set; without those in a dict that has its own tracker."""
+    """The attributes of a real object that the trace has not set, except those in a dict that has its own tracker."""
     own = instance_dict(value) or {}
     if effects.tracker_of(own) is None:
         yield from (part for name, part in own.items() if name not in written)
@@ -325,23 +327,23 @@ def _unwritten(effects: Any, value: Any, written: dict[str, Any]) -> Iterator[An
 
 
 def _real_object(tracker: VariableTracker) -> Any:
-    """The object behind a tracker that may end with an effect; None for constants, of which some must not be asked."""
+    """The real object behind a tracker, None for constants: reading the value of some of these adds a guard."""
     return None if isinstance(tracker, ConstantVariable) else tracker.value
 
 
-# ---------------------------------------------------------------- what trackers hold
+# ---------------------------------------------------------------- references between trackers
 def frame_values(frame: Any) -> list[VariableTracker]:
-    """What a frame under evaluation holds."""
+    """The trackers that a frame under evaluation holds: its stack, variables and handled exceptions."""
     handled = (e for e in frame.exceptions if e is not None)
     return [*frame.stack, *frame.locals.values(), *frame.cells.values(), *handled]
 
 
-# Attributes of trackers under which they keep real objects, whose containers hold no trackers and may be large.
+# Attributes in which trackers keep real objects: containers in these hold no trackers and may be large.
 _REAL = ("value", "_value", "_globals", "_before", "_changes")
 
 
 def parts_of(tracker: VariableTracker) -> list[VariableTracker]:
-    """The trackers that a tracker holds, but for its attributes."""
+    """The trackers that a tracker holds, except for attributes that the trace has set on its object."""
     if isinstance(tracker, GeneratorVariable):
         if tracker.finished:
             return [tracker.returned]
@@ -354,11 +356,11 @@ def parts_of(tracker: VariableTracker) -> list[VariableTracker]:
     seen: set[int] = set()
     while pending:
         value = pending.pop()
-        cls = type(value)  # not isinstance, which asks objects of the user's for their __class__
+        cls = type(value)  # not isinstance, which reads __class__ of the user's objects
         if issubclass(cls, VariableTracker):
             found.append(value)
         elif id(value) in seen:
-            continue  # a real container that holds itself
+            continue  # a real container that contains itself
         elif issubclass(cls, (dict, list, tuple, set, frozenset, collections.deque)):
             seen.add(id(value))
             pending += value
@@ -368,14 +370,14 @@ def parts_of(tracker: VariableTracker) -> list[VariableTracker]:
 
 
 def held_by(effects: Any, values: Iterable[VariableTracker]) -> dict[int, VariableTracker]:
-    """All trackers that are reached from some, these included, by id."""
+    """All trackers that are reachable from `values`, these included, by id."""
     pending = list(values)
     seen: dict[int, VariableTracker] = {}
     while pending:
         tracker = pending.pop()
         if id(tracker) not in seen:
             seen[id(tracker)] = tracker
-            # Constants and what nobody has looked at hold no trackers; a list may have thousands of them.
+            # Constants and lazy values hold no trackers; a list may contain thousands of them.
             if isinstance(tracker, LazyVariable):
                 known = effects.tracker_of(tracker.value)
                 pending += [] if known is None else [known]
@@ -388,12 +390,12 @@ def held_by(effects: Any, values: Iterable[VariableTracker]) -> dict[int, Variab
 
 
 def may_be_finalized(tracker: VariableTracker, points: bool) -> bool:
-    """Whether plain Python that gets hold of an object can make its end felt: begin a generator, hang a callback on it,
-    point to it weakly.
+    """Whether plain Python that gets a reference to an object can make its finalization observable, by starting a
+    generator, or by a weak reference or finalizer callback.
 
     Args:
-        points: whether weak references are at hand. Of a tensor or module nothing is felt otherwise, and it may be
-            large.
+        points: whether the program may create weak references. Without them the finalization of a tensor or module is
+            unobservable, and it may be large.
     """
     if isinstance(tracker, (GeneratorVariable, IteratorAdapterVariable)):
         return True
@@ -408,19 +410,20 @@ def may_be_finalized(tracker: VariableTracker, points: bool) -> bool:
 
 
 def is_pointed_at(value: Any) -> bool:
-    """Whether a tensor or module has weak references, whose end would be felt."""
+    """Whether a value is a tensor or module with weak references, so that its finalization is observable."""
     return issubclass(type(value), (torch.Tensor, torch.nn.Module)) and weakref.getweakrefcount(value) > 0
 
 
 def points_weakly(tracker: VariableTracker) -> bool:
-    """Whether an object or function is one of the module weakref, or a function whose code, or that of a function which
-    it names, names such a one among its globals. Plain Python may call it, as it does a comprehension that breaks."""
+    """Whether an object or function belongs to the module weakref, or is a function whose code names such an object
+    among its globals, directly or in a function that it names. Plain Python may call it, as it does a comprehension
+    that breaks."""
     if isinstance(tracker, BaseFunctionVariable):
         return _names_weakref(tracker.code(), tracker.globals()[0], True)
     return _is_of_weakref(_real_object(tracker))
 
 
-# By their ids, as nothing of the program's is to be compared with them.
+# Their ids, so that no object of the program is compared with them.
 _OF_WEAKREF = frozenset(map(id, (weakref, *filter(callable, vars(weakref).values()))))
 
 

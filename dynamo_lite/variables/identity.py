@@ -1,8 +1,9 @@
 """``id(x)`` as a value.
 
-Invariant: an id is only compared with others and used as a key among others, in which the object's place in the program
-decides, and another object may stand there at the next call. Wherever its number may matter (it meets numbers, is
-printed, is a key of a dict from outside) the object itself is guarded, and the id is that number.
+Invariant: an id stays symbolic as long as it is only compared with other ids or used as a key among ids. The result
+then depends on the object's place in the program, and the next call may have another object there. Wherever the number
+itself may matter (it is compared or combined with numbers, printed, or a key of a dict from outside), the object is
+guarded by identity, and the id is a constant.
 """
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class IdentityVariable(VariableTracker):
         source, real = self.owner.source, self.owner.real
         if source is None or (self.owner.is_constant() and real is None):
             return
-        # A tuple has a tracker for each place where it was met.
+        # A tuple has a tracker for each place where the trace found it.
         first = tx.output.effects.tracker_of(real) if real is not None else None
         if first is not None and first.source is not None and first.source != source:
             tx.guard(source, "tensor_same", first.source)
@@ -55,13 +56,14 @@ class IdentityVariable(VariableTracker):
         return self is other or None
 
     def number(self, tx: Tracer) -> ConstantVariable:
-        """The number itself; the object is guarded, and not kept alive."""
+        """The number itself; the object is guarded by identity through a weak reference, which does not keep it
+        alive."""
         owner, value = self.owner, self.owner.value
         if owner.source is None or value is None or not type(value).__weakrefoffset__:
             unsupported("unsupported_operator", f"the number that is the {self.describe()}")
         reference = ConstSource(weakref.ref(value), f"a weak reference to {owner.source.name}")
         tx.guard(owner.source, "tensor_same", WeakrefSource(reference))
-        return ConstantVariable(id(value))  # others may still know it as an id
+        return ConstantVariable(id(value))  # not `number_of`, as the id may still be symbolic elsewhere
 
     def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if isinstance(other, IdentityVariable) and op in ("==", "!="):
@@ -104,7 +106,7 @@ class _Identity:
             return ("open", id(owner))
         if owner.is_constant() and is_constant_value(owner.constant()):
             value = owner.constant()
-            # Of other values there may be several that are equal, and two at the next call where there is one now.
+            # Other values may exist as several equal objects, and one object of this call may be two in the next.
             where = None if owner.source is None else owner.source.key
             return (type(value), value) if is_unique(value) else ("at", id(value), where)
         return (id(owner),)
@@ -117,20 +119,21 @@ class _Identity:
 
 
 def _is_open(owner: VariableTracker) -> bool:
-    """Whether the value may change from call to call: its number is not to be asked for."""
+    """Whether the value may change from call to call, so that its number must not be read."""
     if isinstance(owner, TupleVariable):
         return any(_is_open(item) for item in owner.items)
     return owner.is_symbolic
 
 
 def as_key(tx: Tracer, key: VariableTracker, keys: Iterable[Any]) -> VariableTracker:
-    """A key as a dict or set with these hash keys is asked for it: ids in it are numbers where they meet some."""
+    """A key for a lookup in a dict or set with the hash keys `keys`: symbolic ids in it become numbers where a hash key
+    has a number in that place."""
     if not tx.output.ids_are_keys and not _has_id(key):
         return key
     try:
         hashed = key.hash_key()
     except (TypeError, Unsupported):
-        return key  # the dict or set says so
+        return key  # the dict or set raises the error
     met = [k for k in keys if _meet(tx, hashed, k)]
     if not met:
         return key
@@ -140,7 +143,7 @@ def as_key(tx: Tracer, key: VariableTracker, keys: Iterable[Any]) -> VariableTra
 
 
 def check_together(tx: Tracer, some: Iterable[Any], others: Iterable[Any]) -> None:
-    """Refuses to compare keys of which some are ids and others numbers."""
+    """Breaks the graph where keys would be compared of which some are ids and others numbers."""
     if tx.output.ids_are_keys and any(_meet(tx, a, b) for a in some for b in others):
         unsupported("unsupported_operator", "numbers among ids, in a set")
 
@@ -164,12 +167,12 @@ def _has_identity(hashed: Any) -> bool:
 
 
 def _meet(tx: Tracer, a: Any, b: Any) -> bool:
-    """Whether one of two hash keys has an id where the other has a number, or both have ids of numbers of which one may
-    change from call to call."""
+    """Whether one of two hash keys has an id where the other has a number, or both have ids of values that may or may
+    not be one object in each call."""
     if type(a) is tuple and type(b) is tuple and len(a) == len(b):
         return any(_meet(tx, x, y) for x, y in zip(a, b))
     if isinstance(a, _Identity) and isinstance(b, _Identity) and a != b:
-        # Whether equal numbers and texts are one object depends on what they are.
+        # Equal numbers or texts may or may not be one object.
         if a.owner.python_type() is not b.owner.python_type():
             return False
         return a.owner.is_symbolic or b.owner.is_symbolic or _may_be_one(a.owner, b.owner)
@@ -177,7 +180,7 @@ def _meet(tx: Tracer, a: Any, b: Any) -> bool:
 
 
 def _may_be_one(a: VariableTracker, b: VariableTracker) -> bool:
-    """Whether two constants are equal; of NaNs it is not asked."""
+    """Whether two constants are equal and so may be one object; NaNs count as equal."""
     if not (a.is_constant() and b.is_constant()):
         return False
     one, other = a.constant(), b.constant()
@@ -185,7 +188,7 @@ def _may_be_one(a: VariableTracker, b: VariableTracker) -> bool:
 
 
 def _is_number(tx: Tracer, hashed: Any) -> bool:
-    """Whether a hash key is a number that may be the id of an object which is not known as one."""
+    """Whether a hash key is a number that may be an id and is not known to be the id of a guarded object."""
     return type(hashed) in (int, float) and hashed >= _LEAST_ID and hashed not in tx.output.id_numbers
 
 
@@ -193,6 +196,7 @@ _LEAST_ID = 4096  # an id is an address, and no object lies in the first page
 
 
 def number_of(tx: Tracer, value: Any) -> ConstantVariable:
-    """The id of an object that is guarded, or the same in all calls: no other object of the trace has it."""
+    """The id of an object that is guarded, or the same in all calls, as a number; no other object of the trace has
+    it."""
     tx.output.id_numbers.add(id(value))
     return ConstantVariable(id(value))

@@ -1,8 +1,8 @@
-"""What trackers may ask of the evaluator and of the code generator, which they get as arguments and don't import.
+"""Protocols of the evaluator and the code generator, which trackers get as arguments and don't import.
 
-:class:`Tracer` is the frame that is being evaluated (``tx``); its parts own one topic each. The evaluator
-(``interpreter``) is checked against these protocols. Invariant: every cycle of imports that types alone make goes
-through this module.
+:class:`Tracer` is the frame that is being evaluated (``tx``); each of its parts covers one topic. The type checker
+checks the evaluator (``interpreter``) against these protocols. Invariant: every import cycle that exists for types
+alone goes through this module.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 class Values(Protocol):
-    """From Python values to trackers and back."""
+    """Conversion between Python values and trackers."""
 
     def wrap_at(self, value: Any, source: Source) -> VariableTracker:
-        """The value at a source, not looked at yet; every attribute that a class has comes by here."""
+        """The tracker of the value at a source, possibly lazy; all reads of class attributes go through this."""
 
     def wrap_now(self, value: Any, source: Source) -> VariableTracker:
-        """The value at a source, looked at."""
+        """The tracker of the value at a source, realized."""
 
     def wrap_slot(self, source: Source, cls: type, value: Any, name: str) -> VariableTracker:
         """A member that a builtin object stores, such as ``slice.start``."""
@@ -44,13 +44,13 @@ class Values(Protocol):
         """The tracker of a real cell, one per cell."""
 
     def wrap_function(self, value: types.FunctionType, source: Source, trusted: bool = False) -> VariableTracker:
-        """A Python function: one to inline, one for the graph, or one to call in plain Python."""
+        """The tracker of a Python function, which calls inline, put in the graph, or leave to plain Python."""
 
     def wrap_marked(self, value: Any, source: Source) -> VariableTracker | None:
-        """A function written in C about which the user decided; None for everything else."""
+        """The tracker of a function written in C that a rule of the user's covers; None for everything else."""
 
     def wrap_class_part(self, value: Any, source: Source) -> VariableTracker:
-        """What a class attribute wraps (the function of a property, classmethod or staticmethod)."""
+        """The tracker of the function inside a class attribute (property, classmethod or staticmethod)."""
 
     def bound_class_function(
         self, owner: VariableTracker, cls: type, name: str, value: types.FunctionType
@@ -58,7 +58,7 @@ class Values(Protocol):
         """A function that a class defines, bound to an instance."""
 
     def library_function(self, value: Callable[..., Any]) -> VariableTracker:
-        """A function of the standard library or of ours to inline, which nobody replaces."""
+        """A function of the standard library or of ours that is inlined and that nobody replaces, so unguarded."""
 
     def from_result(self, value: Any, what: str, source: Source | None = None) -> VariableTracker:
         """The tracker of a value that Python computed while tracing."""
@@ -89,7 +89,7 @@ class Values(Protocol):
 
 
 class Errors(Protocol):
-    """Raising exceptions and what they are."""
+    """Raising exceptions, and their attributes and texts."""
 
     def new_exception(
         self, cls: type, args: list[VariableTracker], initialize: bool = True, by_interpreter: bool = False
@@ -97,7 +97,7 @@ class Errors(Protocol):
         """cls.__new__(cls, *args) for an exception class without a constructor of its own."""
 
     def init_exception(self, value: ObjectVariable, args: list[VariableTracker]) -> None:
-        """The builtin base's ``__init__`` of an exception."""
+        """``__init__`` of an exception's builtin base class."""
 
     def raise_value(self, cls: type, args: list[VariableTracker]) -> NoReturn:
         """Raises an exception of the program with arguments."""
@@ -106,7 +106,7 @@ class Errors(Protocol):
         """Raises StopIteration, with the return value of a generator."""
 
     def raise_python(self, error: BaseException) -> NoReturn:
-        """Raises in the program what a Python function that was run while tracing has raised."""
+        """Raises in the program an exception that a Python function raised when it was run while tracing."""
 
     def exception_to_raise(self, args: list[VariableTracker]) -> ObservedException:
         """The exception of ``raise x`` or ``generator.throw(x)``."""
@@ -122,7 +122,7 @@ class Errors(Protocol):
 
 
 class Iteration(Protocol):
-    """Iterators and what is taken from them."""
+    """Iterators and the elements that they yield."""
 
     def close_generator(self, generator: GeneratorVariable) -> VariableTracker:
         """generator.close() (Objects/genobject.c, gen_close)."""
@@ -131,29 +131,29 @@ class Iteration(Protocol):
         """iter(value)."""
 
     def steps(self, iterator: VariableTracker) -> Iterator[VariableTracker]:
-        """What an iterator still gives; unlike a loop over it, asks it for no iterator."""
+        """The remaining elements of an iterator; unlike a for loop, this does not call its ``__iter__``."""
 
     def steps_with_hint(self, items: VariableTracker) -> Iterator[VariableTracker]:
-        """The elements one by one, after the question how many there are."""
+        """The elements one by one, after a call of ``__length_hint__``."""
 
     def listed(self, items: VariableTracker, into: type = list) -> list[VariableTracker]:
-        """The elements as list() and tuple() take them."""
+        """The elements in a list, collected as list() and tuple() do it."""
 
     def fast_sequence(self, items: VariableTracker, said: str, owner: Any = None) -> list[VariableTracker]:
-        """The elements as functions take them that need all at once (PySequence_Fast); `said`: the text
-        of the TypeError where there is no iterator. `owner` is the list that they go to."""
+        """The elements as functions in C collect them that need all at once (PySequence_Fast). `said` is the text
+        of the TypeError where the value is not iterable; `owner` is the list that receives the elements."""
 
     def iterator_or(self, items: VariableTracker, said: str) -> VariableTracker:
-        """iter(items), where a TypeError is raised with another text."""
+        """iter(items), except that the TypeError has the text `said`."""
 
     def plain_dict(self, value: VariableTracker) -> dict[Any, tuple[VariableTracker, VariableTracker]] | None:
         """The entries of exactly a dict, by hash key; None for other values."""
 
     def next_of(self, iterator: VariableTracker) -> VariableTracker:
-        """next(iterator), StopIteration at its end."""
+        """next(iterator); raises StopIteration in the program at its end."""
 
     def length_hint(self, owner: VariableTracker) -> VariableTracker | None:
-        """What an object says of its length, None if it does not (Objects/abstract.c, PyObject_LengthHint)."""
+        """The length or length hint of an object, None if it has neither (Objects/abstract.c, PyObject_LengthHint)."""
 
 
 class Construction(Protocol):
@@ -162,7 +162,7 @@ class Construction(Protocol):
     def construct(
         self, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker], by_type: bool = False
     ) -> VariableTracker:
-        """cls(*args, **kwargs); `by_type`: as type.__call__ does it, whatever the metaclass defines."""
+        """cls(*args, **kwargs); with `by_type` as ``type.__call__`` does it, whatever the metaclass defines."""
 
     def new_object(
         self, cls: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
@@ -177,11 +177,11 @@ class Construction(Protocol):
         args: list[VariableTracker],
         kwargs: dict[str, VariableTracker],
     ) -> VariableTracker:
-        """A method that a user's class inherits from a class written in C."""
+        """Calls a method that a user's class inherits from a class written in C."""
 
 
 class Classes(Protocol):
-    """What classes define, read and guarded."""
+    """Reads of class attributes, with guards."""
 
     def call_attribute(
         self,
@@ -192,7 +192,7 @@ class Classes(Protocol):
         args: list[VariableTracker],
         kwargs: dict[str, VariableTracker],
     ) -> VariableTracker:
-        """Calls what `cls` defines under `name` with `owner` as first argument, as the protocols of C do."""
+        """Calls `attribute`, which `cls` defines under `name`, bound to `owner`, as C calls special methods."""
 
     def read(self, cls: ClassVariable, name: str) -> VariableTracker:
         """cls.name (Objects/typeobject.c, type_getattro)."""
@@ -207,17 +207,17 @@ class Classes(Protocol):
         """iter(cls), by the metaclass."""
 
     def lookup(self, cls: type, name: str, default: Any = None, data: bool = False) -> Any:
-        """What `cls` or a base of it defines under a name, guarded; `default` if none does."""
+        """The attribute that `cls` or a base of it defines under a name, guarded; `default` if none does."""
 
     def special(self, cls: type, name: str) -> Any:
-        """What the interpreter calls for a special method of `cls`, None if none defines it; one that is None itself
-        raises as calling it does."""
+        """The special method of `cls` that the interpreter would call, None if neither `cls` nor a base defines it; a
+        method set to None raises TypeError as a call of it does."""
 
     def guard_mro(self, cls: type) -> None:
-        """Requires that a class has the bases that it has."""
+        """Guards that the bases of a class stay the same."""
 
     def builtin_attribute(self, owner: VariableTracker, cls: type, name: str) -> VariableTracker:
-        """An attribute that a builtin object has from its class."""
+        """An attribute of a builtin object that its class defines."""
 
 
 class ClassChecks(Protocol):
@@ -227,7 +227,7 @@ class ClassChecks(Protocol):
         """isinstance(value, classes) (Objects/abstract.c, object_recursive_isinstance)."""
 
     def classes_it_names(self, value: VariableTracker) -> list[type]:
-        """What an object whose class defines ``__class__`` gives there (Objects/abstract.c, object_isinstance)."""
+        """The value of ``__class__`` of an object whose class defines it (Objects/abstract.c, object_isinstance)."""
 
     def is_subclass(self, cls: type, candidate: Any) -> bool:
         """issubclass(cls, candidate), guarded where classes may be registered as virtual subclasses."""
@@ -254,42 +254,42 @@ class Operators(Protocol):
         """``left is right or left == right``, the comparison of containers."""
 
     def is_same(self, left: VariableTracker, right: VariableTracker) -> bool:
-        """left is right, guarded where guards on structure do not decide it."""
+        """left is right, guarded where the guards on types and values do not imply it."""
 
     def as_index(self, key: VariableTracker, owner: str = "") -> Any:
-        """An index or slice as Python has it; `owner` is the kind of sequence that is asked."""
+        """The Python integer or slice of an index; `owner` is the kind of sequence that is indexed."""
 
     def dict_content(self, value: VariableTracker) -> DictVariable | None:
-        """The entries of a dict or of an object that is one; None for other values."""
+        """The tracker of a dict's entries, for a dict or an instance of a subclass; None for other values."""
 
     def hash_key(self, value: VariableTracker, place: str = "dict key") -> Any:
-        """What stands for the value as a "dict key" or "set element", guarded; TypeError in the program if it is
-        unhashable."""
+        """The hashable representation of a value that is used as `place` ("dict key" or "set element"), guarded;
+        raises TypeError in the program if the value is unhashable."""
 
     def hash_of(self, value: VariableTracker) -> int:
         """hash(value) of a constant."""
 
     def as_hash(self, said: VariableTracker) -> int:
-        """What hash() makes of the result of ``__hash__`` (Objects/typeobject.c, slot_tp_hash)."""
+        """The result of hash() for the result `said` of ``__hash__`` (Objects/typeobject.c, slot_tp_hash)."""
 
     def is_held(self, value: VariableTracker) -> bool:
-        """Whether the program holds an object besides what it has just handed over."""
+        """Whether the program holds an object apart from the reference that it has just passed."""
 
     def frames_values(self) -> list[VariableTracker]:
-        """What this frame and its callers in the trace hold."""
+        """The trackers that this frame and its callers in the trace hold."""
 
     def with_number(self, value: VariableTracker) -> VariableTracker:
-        """A value whose number is needed, where it is an id."""
+        """The value itself, or the number of a symbolic id."""
 
     def identity_number(self, value: VariableTracker) -> VariableTracker:
-        """id(value): the number where the object itself is guarded, else something that only compares."""
+        """id(value): the number where the object is guarded by identity, else a symbolic id."""
 
 
 class Texts(Protocol):
     """str(), repr(), format()."""
 
     def function_text(self, function: VariableTracker) -> str:
-        """A function as messages about its call name it (Objects/object.c, _PyObject_FunctionStr)."""
+        """A function's name in error messages about its call (Objects/object.c, _PyObject_FunctionStr)."""
 
     def to_text(self, value: VariableTracker, conversion: str) -> VariableTracker:
         """str(value), repr(value) or ascii(value) for conversions s, r, a."""
@@ -298,7 +298,7 @@ class Texts(Protocol):
         """The text of ``f"{value!conversion:spec}"``."""
 
     def is_made_by_classes(self, value: VariableTracker, seen: tuple[VariableTracker, ...] = ()) -> bool:
-        """Whether the text of a constant, or of one in a container, is made by its class in Python."""
+        """Whether a Python method makes the text of the constant, or of a constant in the container."""
 
     def format_string(
         self, template: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
@@ -309,11 +309,11 @@ class Texts(Protocol):
         """template % values."""
 
     def join(self, separator: str | bytes, items: Sequence[VariableTracker]) -> VariableTracker | None:
-        """separator.join(items) where some of the texts are not read; None for others."""
+        """separator.join(items) where some items are texts that the trace can't read; None for other items."""
 
 
 class Tracer(Protocol):
-    """What a value may ask of the frame that is being evaluated: to record, guard, call, look up, raise."""
+    """The operations of the frame under evaluation that trackers use: recording, guards, calls, lookups, exceptions."""
 
     output: OutputGraph
     values: Values
@@ -338,16 +338,16 @@ class Tracer(Protocol):
     current: Instruction
 
     def guard(self, source: Source, kind: str, *expected: Any) -> None:
-        """Requires something of the value at a source."""
+        """Adds a guard of a kind on the value at a source."""
 
     def guard_result(self, function: Any, args: tuple[Any, ...], result: Any) -> None:
-        """Requires that a call of a real function gives this constant again."""
+        """Adds a guard that a call of a real function gives this constant again."""
 
     def raise_error(self, cls: type, message: str) -> NoReturn:
         """Raises an exception of the program with a text."""
 
     def run_python(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Calls a pure Python function on real values; what it raises, the program sees."""
+        """Calls a pure Python function on real values; an exception of it is raised in the program."""
 
     def call(
         self, function: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
@@ -364,10 +364,11 @@ class Tracer(Protocol):
         """owner.name(*args, **kwargs)."""
 
     def call_special(self, owner: VariableTracker, name: str, *args: VariableTracker) -> VariableTracker:
-        """type(owner).name(owner, *args), TypeError if the type has no such method."""
+        """type(owner).name(owner, *args); raises TypeError in the program if the type has no such method."""
 
     def checked_call(self, handler: Callable[..., VariableTracker], /, *args: Any, **kwargs: Any) -> VariableTracker:
-        """Calls a handler of ours with the program's arguments; a mismatch is the program's TypeError."""
+        """Calls a handler of ours with the program's arguments; if they don't fit its signature, raises TypeError in
+        the program."""
 
     def bind_function(self, function: VariableTracker, owner: VariableTracker) -> VariableTracker:
         """function.__get__(owner)."""
@@ -378,17 +379,17 @@ class Tracer(Protocol):
     def call_opaque(
         self, owner: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        """A call of an object whose class is written in C."""
+        """Calls an object whose class is written in C."""
 
     def call_unbound(
         self, method: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        """``list.append(x, y)``, ``torch.Tensor.add(x, y)``: a method taken from its class."""
+        """Calls a method read from its class: ``list.append(x, y)``, ``torch.Tensor.add(x, y)``."""
 
     def call_method_of_value(
         self, owner: Any, method: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        """A bound method written in C, of an object that is a constant."""
+        """Calls a bound method written in C of an object that is a constant."""
 
     def getattr(self, owner: VariableTracker, name: str) -> VariableTracker:
         """owner.name."""
@@ -416,13 +417,13 @@ class Tracer(Protocol):
         """The class and first argument of ``super()`` (Objects/typeobject.c, super_init_without_args)."""
 
     def load_global(self, name: str) -> VariableTracker:
-        """A global or builtin, lazily."""
+        """The tracker of a global or builtin, possibly lazy."""
 
     def root_visit(self) -> int:
-        """The number of the instruction that the root is at."""
+        """The visit number of the root frame's current instruction."""
 
     def user_stack(self) -> list[traceback.FrameSummary]:
-        """Where the program is, outermost call first."""
+        """The program's call stack, outermost call first."""
 
     def stack_text(self) -> str:
         """The user's stack as text in the form of tracebacks, for graph nodes."""

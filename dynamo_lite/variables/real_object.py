@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class RealObjectVariable(VariableTracker):
-    """A real object, itself a constant: `is` and hashing go by the object, and generated code holds it.
+    """A real object as a constant: identity and hashing are those of the object, and generated code refers to it.
 
-    What its class defines in Python, as a metaclass or a subclass of modules may, is evaluated like any other code.
+    Special methods that its class (a metaclass or a subclass of modules) defines in Python are evaluated like other
+    code.
 
     Args:
         value: the object.
@@ -96,7 +97,7 @@ class RealObjectVariable(VariableTracker):
         return self._operator(tx, BINARY_METHODS[op][reflected], other)
 
     def _operator(self, tx: Tracer, name: str, other: VariableTracker) -> VariableTracker | None:
-        """What a method of an operator gives that the class defines in Python; None if there is none."""
+        """The result of an operator method that the class defines in Python; None if there is none."""
         method = tx.classes.lookup(type(self.value), name)
         if not isinstance(method, types.FunctionType):
             return None
@@ -109,7 +110,7 @@ class RealObjectVariable(VariableTracker):
         return tx.classes.call_attribute(self, type(self.value), name, method, args, {})
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
-        if type(self.value).__dictoffset__ == 0:  # nothing can be set
+        if type(self.value).__dictoffset__ == 0:  # no attribute can be set
             value = tx.run_python(getattr, self.value, name)
             return tx.values.from_result(value, f"{self.describe()}.{name}")
         own = instance_dict(self.value)
@@ -121,7 +122,7 @@ class RealObjectVariable(VariableTracker):
         except AttributeError as error:
             tx.guard(InstanceDictSource(where), "dict_lacks", name)
             tx.errors.raise_python(error)
-        if getattr(value, "__self__", None) is self.value:  # a method, made anew at each access
+        if getattr(value, "__self__", None) is self.value:  # a bound method, a new object at each access
             return tx.values.from_result(value, f"{self.describe()}.{name}")
         return realized(tx, tx.values.wrap_at(value, AttrSource(where, name)))
 

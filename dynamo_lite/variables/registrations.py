@@ -1,7 +1,7 @@
-"""Imports the modules of trackers that nothing else imports, for what they register: wrappers of values, and rows of
-the table of calls.
+"""Imports the modules of trackers that no other module imports, so that their registrations take effect: wrappers of
+values, and rows of the table of calls.
 
-Invariant: whoever evaluates a frame has imported this.
+Invariant: this module has been imported before a frame is evaluated.
 """
 from __future__ import annotations
 

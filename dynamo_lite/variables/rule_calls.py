@@ -1,8 +1,9 @@
-"""What a call of a function or class written in C becomes, by its rule in the table of calls.
+"""Registry of the functions that evaluate a call of a function or class written in C, one per rule of the table of
+calls.
 
-Each rule's function is registered beside what it needs (``calls_by``): ``(tx, called, decision, args, kwargs) ->
-tracker``, or None where the rule says nothing about such a call; `called` is the tracker of the function or class.
-Invariant: a rule has one function; a rule without one says nothing here.
+Each function is registered in the module that implements the rule (``calls_by``): ``(tx, called, decision, args,
+kwargs) -> tracker``, or None where the rule does not cover the call; `called` is the tracker of the function or class.
+Invariant: a rule has at most one function; a rule without one covers no such calls.
 """
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ CALLERS: dict[Rule, Caller] = {}
 
 
 def calls_by(rule: Rule) -> Callable[[Caller], Caller]:
-    """Registers what calls by a rule become."""
+    """Registers the function that evaluates calls to which a rule applies."""
 
     def register(caller: Caller) -> Caller:
         if CALLERS.setdefault(rule, caller) is not caller:

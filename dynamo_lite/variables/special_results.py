@@ -1,7 +1,7 @@
-"""What the interpreter makes of the results of special methods that have to give an object of one class.
+"""Checks and conversions of the results of special methods that must return an object of one class.
 
-Invariant: a result that is handed on is of the class that the method has to give, as in CPython; what CPython converts
-with a warning is left to it.
+Invariant: an accepted result is of the class that the method must return, as in CPython; a result that CPython converts
+with a warning breaks the graph.
 """
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .constant import ConstantVariable
 if TYPE_CHECKING:
     from .protocols import ObjectVariable, Tracer
 
-# The method, the class of its result, whether an instance of a subclass is converted to that very class, with a
-# warning (Objects/abstract.c, object.c, typeobject.c).
+# For each method: the class of its result, and whether an instance of a subclass is converted to exactly that class,
+# with a warning (Objects/abstract.c, object.c, typeobject.c).
 _WANTED: dict[str, tuple[type, bool]] = {
     "__int__": (int, True), "__index__": (int, True), "__float__": (float, True), "__complex__": (complex, True),
     "__bytes__": (bytes, False), "__str__": (str, False), "__repr__": (str, False), "__format__": (str, False),
@@ -24,7 +24,7 @@ _WANTED: dict[str, tuple[type, bool]] = {
 
 
 def checked_result(tx: Tracer, name: str, owner: type, result: VariableTracker) -> VariableTracker:
-    """What special method `name` of a class has given; TypeError in the program if it must not give that."""
+    """The result of special method `name` of class `owner`; raises TypeError in the program if its class is wrong."""
     result = realized(tx, result)
     wanted, converted = _WANTED[name]
     given = result.python_type()
@@ -38,7 +38,7 @@ def checked_result(tx: Tracer, name: str, owner: type, result: VariableTracker) 
 
 
 def index_of(tx: Tracer, owner: ObjectVariable) -> VariableTracker | None:
-    """operator.index(owner), None where its class has no ``__index__`` (Objects/abstract.c, PyNumber_Index)."""
+    """operator.index(owner); None where its class has no ``__index__`` (Objects/abstract.c, PyNumber_Index)."""
     content = owner.content
     if content is not None and issubclass(content.python_type(), int):
         return ConstantVariable(content.constant())
@@ -49,7 +49,7 @@ def index_of(tx: Tracer, owner: ObjectVariable) -> VariableTracker | None:
     return checked_result(tx, "__index__", owner.cls, given)
 
 
-# The special methods that a builtin's constructor asks, in this order (Objects/abstract.c, complexobject.c,
+# The special methods that a builtin's constructor looks up, in this order (Objects/abstract.c, complexobject.c,
 # bytesobject.c).
 _ASKED: dict[Any, tuple[str, ...]] = {
     int: ("__int__", "__index__"), float: ("__float__", "__index__"),
@@ -58,9 +58,9 @@ _ASKED: dict[Any, tuple[str, ...]] = {
 
 
 def value_for(tx: Tracer, cls: Any, owner: ObjectVariable) -> VariableTracker | None:
-    """What int, float, complex or bytes (`cls`) makes its result from, if it is given an object alone: what one of the
-    object's special methods gives, or what the object holds of a builtin. None where it has neither, or is asked in
-    another way."""
+    """The value from which int, float, complex or bytes (`cls`), called with an object as its only argument, makes its
+    result: the result of one of the object's special methods, or the object's builtin content. None where the object
+    has neither, or where another special method is used."""
     content = owner.content
     text = content is not None and issubclass(content.python_type(), str)
     held = ConstantVariable(content.constant()) if content is not None and content.is_constant() else content
@@ -73,12 +73,13 @@ def value_for(tx: Tracer, cls: Any, owner: ObjectVariable) -> VariableTracker | 
         if content is not None and method is getattr(content.python_type(), name, None):
             return held
         return checked_result(tx, name, owner.cls, tx.classes.call_attribute(owner, owner.cls, name, method, [], {}))
-    trunc = cls is int and tx.classes.lookup(owner.cls, "__trunc__") is not None  # which some versions ask, and warn
+    trunc = cls is int and tx.classes.lookup(owner.cls, "__trunc__") is not None  # some versions call it and warn
     return None if trunc else held
 
 
 def own_value_for(tx: Tracer, cls: Any, value: VariableTracker) -> VariableTracker | None:
-    """The same for a constant: what the first special method gives that its class defines, if that is Python's."""
+    """The same for a constant: the result of the first special method that its class defines, if that is written in
+    Python; None otherwise."""
     for name in (*_ASKED[cls], *(("__trunc__",) if cls is int else ())):
         made = value.call_own(tx, name)
         if made is not None and name == "__trunc__":

@@ -1,7 +1,7 @@
-"""Texts made of tensors: the message of a check that holds, for instance, which nobody reads.
+"""Texts made from tensors that may remain unused, such as the message of a check that succeeds.
 
-A tensor's text needs its elements, so that making it breaks the graph; but only where the text is used. Invariant: any
-use breaks the graph where the text was made, before the tensor can have changed.
+A tensor's text needs its elements, so making it breaks the graph, but only where the text is used. Invariant: any use
+breaks the graph where the text was made, before the tensor can have changed.
 """
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class TensorTextVariable(VariableTracker):
-    """A str that nobody has looked at.
+    """A str that has not been read.
 
     Args:
-        detail: whose text it is.
-        visit: the root's instruction that made it.
+        detail: description of the text's origin, for the break.
+        visit: the visit number of the root frame's instruction that made the text.
     """
 
     def __init__(self, detail: str, visit: int) -> None:

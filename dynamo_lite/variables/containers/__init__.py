@@ -1,5 +1,5 @@
-"""Trackers of lists, tuples, dicts, sets, deques and their iterators, and of the dicts in which names live
+"""Trackers of lists, tuples, dicts, sets, deques and their iterators, and of the dicts that store attributes
 (`spaces`).
 
-A part of `variables`: what may be imported is said there.
+A part of `variables`, whose docstring names the permitted imports.
 """

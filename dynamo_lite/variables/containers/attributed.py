@@ -1,6 +1,6 @@
-"""An OrderedDict from outside, which has attributes beside its entries (the ``_metadata`` of a module's state).
+"""OrderedDicts from outside, which have attributes beside their entries (``_metadata`` of a module's state dict).
 
-Invariant: what is read of them is guarded, that there is none too; they are written in plain Python.
+Invariant: each attribute that is read is guarded, and so is the absence of one; writes of attributes break the graph.
 """
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class OrderedDictVariable(DictVariable):
-    """An OrderedDict from outside: its entries, and the dict of its attributes.
+    """An OrderedDict from outside: its entries and its ``__dict__``.
 
     Args:
         real: the OrderedDict.
-        entries: its entries as those of any dict from outside; nothing else refers to this tracker.
+        entries: the tracker that holds its entries, made as for any dict from outside; nothing else refers to it.
     """
 
     def __init__(self, real: Any, entries: DictVariable) -> None:

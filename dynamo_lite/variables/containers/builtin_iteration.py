@@ -1,7 +1,7 @@
 """Builtin functions that iterate.
 
-Invariant: an element is taken, and a key or a comparison asked for, when CPython does it: what gives the elements may
-look at what has been done with those before.
+Invariant: elements are taken and keys and comparisons evaluated in the same order as in CPython, as the code that
+yields the elements may observe what has been done with the previous ones.
 """
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _sum(tx: Tracer, items: VariableTracker, start: VariableTracker | None = Non
         if said == "bytearray":
             unsupported("unsupported_builtin", "sum() of bytearrays")
         tx.raise_error(TypeError, f"sum() can't sum {said} instead]")
-    numbers: list[VariableTracker] | None = []  # that are added as one, as long as no other kind of value comes
+    numbers: list[VariableTracker] | None = []  # leading numbers, which are summed together
     for item in tx.iteration.steps(iterator):
         if numbers is not None:
             if _is_number(total) and _is_number(item):
@@ -56,7 +56,8 @@ def _is_number(value: VariableTracker) -> bool:
 
 
 def _add_numbers(tx: Tracer, total: VariableTracker, numbers: list[VariableTracker]) -> VariableTracker:
-    """sum() of numbers: what it keeps beside a float total while it adds (Python/bltinmodule.c) is its own affair."""
+    """sum() of numbers. For constants the real sum() runs, since in some versions of Python it compensates the rounding
+    errors of floats (Python/bltinmodule.c)."""
     if all(type(number) is ConstantVariable for number in (total, *numbers)):
         for number in (total, *numbers):
             number.fix(tx)
@@ -125,7 +126,7 @@ def _next(tx: Tracer, iterator: VariableTracker, default: VariableTracker | None
 
 
 def _sort_one_way(items: Collection[VariableTracker]) -> bool:
-    """Whether these are constants that are sorted alike, and without an error, in whatever order they come."""
+    """Whether these are constants whose sorted order does not depend on their initial order and that are comparable."""
     if not all(item.is_constant() for item in items):
         return False
     values = [item.constant() for item in items]
@@ -160,7 +161,7 @@ def _length_hint(tx: Tracer, value: VariableTracker, default: VariableTracker | 
 
 
 def _tee_keeps_a_tee() -> bool:
-    """Whether the first iterator of tee() of one of tee()'s is that one itself: up to Python 3.13."""
+    """Whether tee() of a tee iterator returns that iterator itself as the first one, as up to Python 3.13."""
     iterator, = itertools.tee("", 1)
     return itertools.tee(iterator)[0] is iterator
 
@@ -179,7 +180,7 @@ def _tee(tx: Tracer, items: VariableTracker, n: VariableTracker | None = None, /
     if not isinstance(iterator, TeeVariable) and tx.classes.lookup(iterator.python_type(), "__copy__") is not None:
         unsupported("unsupported_builtin", f"itertools.tee() of {iterator.describe()}, which has a __copy__")
     if not isinstance(iterator, TeeVariable):
-        iterator = tx.iteration.get_iter(iterator)  # tee() does ask twice
+        iterator = tx.iteration.get_iter(iterator)  # CPython's tee() calls iter() twice, too
     if not isinstance(iterator, TeeVariable):
         first = TeeVariable(TeeSourceVariable(iterator))
     else:

@@ -1,6 +1,6 @@
 """``collections.deque``.
 
-Invariant: `items` is what the deque would hold at this point of the program, never more than `maxlen`.
+Invariant: `items` holds the elements that the deque would have at this point of the program, at most `maxlen`.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DequeVariable(ListVariable):
     def __init__(self, items: list[VariableTracker], maxlen: int | None, source: Source | None = None) -> None:
         super().__init__(items, source, collections.deque)
         self.maxlen = maxlen
-        self.state = 0  # counts changes of what its iterators rely on
+        self.state = 0  # number of changes that invalidate its iterators
 
     def like(self, tx: Tracer, items: list[VariableTracker]) -> VariableTracker:
         return DequeVariable(_last(items, self.maxlen), self.maxlen)
@@ -51,7 +51,7 @@ class DequeVariable(ListVariable):
         return self._position(tx, item, range(len(self.items)), RuntimeError, _MUTATED) is not None
 
     def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
-        """Objects are asked in the order of both iterators, which see changes."""
+        """Elements are compared while both iterators advance, so that changes by comparisons are noticed."""
         if not isinstance(other, DequeVariable):
             return None
         if op in ("==", "!=") and len(self.items) != len(other.items):
@@ -70,7 +70,7 @@ class DequeVariable(ListVariable):
         return super().getitem(tx, key)
 
     def _check_index(self, tx: Tracer, key: VariableTracker) -> int:
-        """The index, in range."""
+        """The index as an integer; raises IndexError in the program if it is out of range."""
         cls = key.python_type()
         if not hasattr(cls, "__index__") and tx.classes.lookup(cls, "__index__") is None:
             tx.raise_error(TypeError, f"sequence index must be integer, not {type_name(cls)!r}")
@@ -132,7 +132,8 @@ class DequeVariable(ListVariable):
         return ConstantVariable(None)
 
     def _extend_by(self, tx: Tracer, items: VariableTracker, append: Any) -> None:
-        """Stores each element as it comes, so that what gives them sees it; of itself the deque takes a copy."""
+        """Stores each element when it is taken, so that the code that yields the elements observes it; a deque that
+        extends itself takes a copy first."""
         given: Iterable[VariableTracker] = (
             list(self.iterate(tx)) if items is self else tx.iteration.steps(tx.iteration.get_iter(items))
         )
@@ -182,7 +183,8 @@ class DequeVariable(ListVariable):
         return ConstantVariable(None)
 
     def _position(self, tx: Tracer, item: VariableTracker, where: range, error: type, said: str) -> int | None:
-        """Where an equal element stands; comparing must not change the deque."""
+        """The index of the first equal element among the indices `where`, None if there is none; raises `error` in the
+        program if a comparison changes the deque."""
         state = self.state
         for position in where:
             found = tx.operators.same_or_equal(self.item(tx, position), item)
@@ -234,7 +236,7 @@ class DequeVariable(ListVariable):
 
 
 class DequeIteratorVariable(IteratorVariable):
-    """An iterator of a deque, from either end; it raises once the deque has changed."""
+    """An iterator of a deque in either direction; it raises RuntimeError once the deque has changed."""
 
     def __init__(self, owner: DequeVariable, backwards: bool = False) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""What a trace has done to the keys of a dict from outside, so that generated code can do it to the real one.
+"""The changes that a trace has made to the keys of a dict from outside, which generated code repeats on the real dict.
 
-Invariant: keys are removed and stored in the program's order and by the program's means. Iterators that were made
-earlier, in a caller's frame say, walk through the real dict's table, where ``popitem`` gives a place back and ``del``
-leaves a gap (Objects/dictobject.c, ``dict_popitem_impl``, ``delitem_common``).
+Invariant: keys are removed and stored in the program's order and by the program's operations. Iterators that were made
+earlier, for example in a caller's frame, walk through the real dict's table, where ``popitem`` frees the last slot and
+``del`` leaves a gap (Objects/dictobject.c, ``dict_popitem_impl``, ``delitem_common``).
 """
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ Entry = tuple[VariableTracker, VariableTracker]  # key and value
 Entries = dict[Any, Entry]
 
 Step = tuple[VariableTracker, ...] | None
-"""As ``output.codegen.change_dict`` takes it: a key and its value to store, a key to delete, nothing: the last entry is
-to be removed; None: all are."""
+"""A step as ``output.codegen.change_dict`` takes it: a key and a value to store; a key alone, to delete; the empty
+tuple removes the last entry; None removes all entries."""
 
-_Done = tuple[str, Any, VariableTracker | None]  # what was done, the mark of the key, the key
+_Done = tuple[str, Any, VariableTracker | None]  # the operation, the mark of the key, the key
 _LAST: _Done = "last", None, None
 _CLEAR: _Done = "clear", None, None
 
 
 def mark(hashed: Any) -> Any:
-    """What tells keys apart without asking the user's code."""
+    """A representation of a hash key that distinguishes keys without running the user's code."""
     return ("user's", id(hashed)) if isinstance(hashed, UserKey) else hashed
 
 
 class DictChanges:
-    """The entries that a dict from outside had when the trace met it, and what was done to its keys since.
+    """The entries that a dict from outside had when the trace first read it, and the changes to its keys since.
 
     Args:
         items: hash key -> (key, value); empty for a dict that the trace makes.
-        ordered: the dict is an OrderedDict, whose order of keys is apart from its table, so that only the difference
-            counts.
+        ordered: whether the dict is an OrderedDict, which keeps the order of its keys apart from its table, so that
+            only the difference between the old and the new entries matters.
     """
 
     def __init__(self, items: Entries, ordered: bool) -> None:
         self._ordered = ordered
         self._keys = {h: key for h, (key, _) in items.items()}
-        # What the real dict has, looked at or not, by what tells its keys apart.
+        # The values in the real dict, lazy or not, by the marks of their keys.
         self._before = {mark(h): value for h, (_, value) in items.items()}
-        self._removed: set[Any] = set()  # keys of the real dict that were removed, be they stored again
+        self._removed: set[Any] = set()  # keys of the real dict that were removed, even if stored again later
         self._done: list[_Done] = []
 
     def had(self, hashed: Any) -> bool:
@@ -55,30 +55,30 @@ class DictChanges:
         return self._before.get(mark(hashed))
 
     def look_at(self, hashed: Any, value: VariableTracker, found: VariableTracker) -> None:
-        """Notes what a value of the real dict is, now that it is looked at."""
+        """Replaces the lazy value of the real dict under a key by the realized tracker `found`."""
         if self.before(hashed) is value:
             self._before[mark(hashed)] = found
 
     def store(self, hashed: Any, key: VariableTracker) -> None:
-        """Notes that a key was stored that was not there."""
+        """Records that a new key was stored."""
         self._done.append(("store", mark(hashed), key))
 
     def remove(self, hashed: Any, key: VariableTracker, last: bool) -> None:
-        """Notes that a key was removed; `last`: by popitem."""
+        """Records that a key was removed, with `last` by popitem."""
         self._removed.add(mark(hashed))
         self._done.append(_LAST if last else ("delete", mark(hashed), key))
 
     def clear(self) -> None:
-        """Notes that all keys were removed at once."""
+        """Records that all keys were removed at once."""
         self._removed.update(self._before)
         self._done = [_CLEAR]
 
     def steps(self, items: Entries) -> list[Step] | None:
-        """What is to be done to the real dict, so that it becomes this one; None where no steps give the order of its
+        """The steps that make the entries of the real dict equal to `items`; None where no steps give the order of its
         keys.
 
-        No key is hashed again that was neither removed nor stored. What was removed and stored again is here, too:
-        iterators of the dict notice.
+        A key that was neither removed nor stored is not hashed again. The steps include a key that was removed and
+        stored again, as iterators of the dict notice that.
         """
         now = {mark(hashed): entry for hashed, entry in items.items()}
         before = {mark(hashed): key for hashed, key in self._keys.items()}
@@ -101,5 +101,5 @@ class DictChanges:
             elif key is None:
                 steps.append(() if what == "last" else None)
             else:
-                steps.append((key, ConstantVariable(None)) if what == "store" else (key,))  # it is removed again
+                steps.append((key, ConstantVariable(None)) if what == "store" else (key,))  # removed again later
         return steps

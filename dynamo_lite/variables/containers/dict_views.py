@@ -1,6 +1,7 @@
 """Views of dicts and their iterators.
 
-Invariant: a view shows the dict as it is when it is looked at; an iterator notices that the dict has changed its size.
+Invariant: a view shows the current state of the dict whenever it is read; an iterator notices changes of the dict's
+size.
 """
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _clear_moves() -> bool:
-    """Whether an iterator of an OrderedDict that was cleared says the same as of one whose keys have changed."""
+    """Whether an iterator of an OrderedDict raises the same error after ``clear()`` as after a change of its keys."""
     ordered = collections.OrderedDict(a=1, b=2)
     iterator = iter(ordered)
     next(iterator)
@@ -46,7 +47,7 @@ class DictIteratorVariable(IteratorVariable):
         self.owner = owner
         self.what = what
         self.backwards = backwards
-        self.rest: list[Any] | None = list(owner.items)[:: -1 if backwards else 1]  # None: at its end for good
+        self.rest: list[Any] | None = list(owner.items)[:: -1 if backwards else 1]  # None once exhausted
         self.size = len(owner.items)
         self.structure = owner.structure
         self.moves = owner.moves
@@ -80,7 +81,7 @@ class DictIteratorVariable(IteratorVariable):
     def _check(self, tx: Tracer) -> None:
         """Objects/dictobject.c, dictiter_iternextkey"""
         if len(self.owner.items) != self.size:
-            self.size = -1  # it raises from now on
+            self.size = -1  # so that each later step raises, too
             tx.raise_error(RuntimeError, "dictionary changed size during iteration")
         if self.owner.structure != self.structure:
             unsupported("unsupported_iteration", "a dict whose keys change while it is iterated")

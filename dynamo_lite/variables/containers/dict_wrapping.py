@@ -1,7 +1,7 @@
-"""Trackers of dicts, default dicts and read-only views of them that come in from outside.
+"""Wrapping of dicts, default dicts and mapping proxies that come in from outside.
 
-Invariant: keys that are constants are guarded together, when they are needed; of a key that is a tensor the guards say
-which of the trace's tensors it is, of any other one that it is this object.
+Invariant: if all keys are constants they are guarded together, when they are first needed; for a key that is a tensor
+the guards fix with which of the trace's tensors it is identical, for any other key they fix the object.
 """
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def dict_at(
     tx: Tracer, value: dict[Any, Any], source: Source, cls: type, default_factory: VariableTracker | None = None
 ) -> DictVariable:
-    """The tracker of a dict from outside; keys that are constants are guarded when they are needed."""
-    # An OrderedDict has an order of its own, apart from its table's.
+    """The tracker of a dict from outside; if all keys are constants, they are guarded when they are first needed."""
+    # An OrderedDict keeps the order of its keys apart from the order in its table.
     base: Any = collections.OrderedDict if issubclass(type(value), collections.OrderedDict) else dict
     check_given(tx, base.keys(value), source.name)
     if all(is_constant_value(key) for key in base.keys(value)):
@@ -48,18 +48,18 @@ def dict_at(
         else:
             key_variable = realized(tx, tx.values.wrap_at(key, key_source))
         if isinstance(key, torch.Tensor) and key_variable.node is not None and base is dict:
-            # Which of the trace's tensors it is, or that it is none of them, is guarded for all tensors; a guard on its
-            # identity would serve this dict alone, and keep its tensors alive.
+            # For all tensors it is guarded with which of the trace's tensors they are identical, if any. A guard on
+            # this object would make the cache entry fit this dict alone, and keep its tensors alive.
             item_source: Source = DictValueSource(source, index)
         else:
             if not is_constant_value(key):
-                # A key without a value of its own, such as a module or a function: only its identity is known.
+                # A key that is not compared by value, such as a module or a function, is guarded by identity.
                 tx.guard(key_source, "is", key)
             item_source = DictItemSource(source, key)
         try:
             hashed = tx.operators.hash_key(key_variable)
         except ObservedException:
-            # The real dict does not hash its keys again.
+            # The key's hashing raises now; the real dict would not hash its keys again.
             unsupported("unsupported_value", f"{source.name}, a dict with a key that can't be hashed now")
         entries[hashed] = (key_variable, LazyVariable(dict.__getitem__(value, key), item_source))
     return DictVariable(entries, source, cls, default_factory)
@@ -80,7 +80,7 @@ def _wrap_defaultdict(tx: Tracer, value: Any, source: Source) -> VariableTracker
 
 @wraps_if(lambda value: type(value) is MappingProxyType, rank=4)
 def _wrap_proxy(tx: Tracer, value: Any, source: Source) -> VariableTracker:
-    # What lies behind the proxy is out of reach: the guard reads the entries through it.
+    # A guard can't reach the mapping behind the proxy, so it reads the entries through the proxy.
     behind = type(gc.get_referents(value)[0])
     if behind not in (dict, collections.OrderedDict):
         unsupported("unsupported_value", f"{source.name}, a view of a {behind.__qualname__}")
@@ -98,5 +98,5 @@ def _wrap_proxy(tx: Tracer, value: Any, source: Source) -> VariableTracker:
 
 
 def entries_of(mapping: Any) -> tuple[tuple[Any, Any], ...]:
-    """What a mapping holds, in order."""
+    """The entries of a mapping, in order."""
     return tuple(mapping.items())

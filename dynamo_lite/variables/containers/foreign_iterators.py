@@ -1,8 +1,9 @@
-"""Which iterators from outside a trace can follow: those of builtin containers that have given nothing yet, or all.
+"""Inspection of iterators from outside: a trace can follow those over builtin containers that are at their beginning or
+exhausted.
 
-One in the middle is what a break in a loop's body has left: each of its turns would be another position, and code of
-its own. Of such a one the next element can be looked at. Invariant: nothing here moves an iterator, or runs code of the
-user's.
+A partly consumed iterator is usually the result of a graph break in a loop's body. Each iteration of that loop has
+another position and would need code of its own; but the next element of such an iterator can be read ahead. Invariant:
+nothing here advances an iterator or runs the user's code.
 """
 from __future__ import annotations
 
@@ -21,15 +22,15 @@ FOLLOWED = (*_IN_ORDER, *_OVER_DICTS, enumerate, zip, map)
 
 
 def container_of(iterator: Any) -> Any:
-    """What an iterator goes over: the container itself; for one at its end an empty one, or None."""
+    """The container over which an iterator goes; for an exhausted iterator an empty container, or None."""
     if type(iterator) in _OVER_DICTS:
         return next((part for part in gc.get_referents(iterator) if isinstance(part, dict)), None)
     return iterator.__reduce__()[1][0]
 
 
 def position_of(iterator: Any) -> int | None:
-    """How many elements a list, tuple or range iterator has given; None at its end; -1 where it knows no more than what
-    is left, as range iterators do since Python 3.12."""
+    """The number of elements that a list, tuple or range iterator has yielded; None if it is exhausted; -1 where only
+    the remaining elements are known, as for range iterators since Python 3.12."""
     reduced = iterator.__reduce__()
     if len(reduced) < 3 or type(iterator) is RANGE and not operator.length_hint(iterator):
         return None
@@ -38,14 +39,14 @@ def position_of(iterator: Any) -> int | None:
 
 
 def is_new(iterator: Any) -> bool | None:
-    """Whether an iterator over a dict has given nothing, and the dict is as large as when it was made; None at its
-    end."""
+    """Whether an iterator over a dict has yielded nothing yet and the dict still has the same size; None if it is
+    exhausted."""
     over = container_of(iterator)
     return None if over is None else iterator.__length_hint__() == dict.__len__(over)
 
 
 def inner_of(iterator: Any) -> tuple[Any, ...]:
-    """The iterators that an enumerate, a zip or a map takes from."""
+    """The iterators from which an enumerate, zip or map object takes its elements."""
     parts: tuple[Any, ...] = iterator.__reduce__()[1]
     if type(iterator) is zip:
         return parts
@@ -53,23 +54,23 @@ def inner_of(iterator: Any) -> tuple[Any, ...]:
 
 
 def count_of(iterator: Any) -> int:
-    """The number that an enumerate gives next."""
+    """The number that an enumerate object yields next."""
     number: int = iterator.__reduce__()[1][1]
     return number
 
 
 def function_of(iterator: Any) -> Any:
-    """What a map calls."""
+    """The function that a map object calls."""
     return iterator.__reduce__()[1][0]
 
 
 def is_strict(iterator: Any) -> bool:
-    """Whether a zip wants all its iterators to end together."""
+    """Whether a zip object is strict: requires iterators of equal length."""
     return len(iterator.__reduce__()) > 2
 
 
 class Inner:
-    """Gives one of the iterators that another one takes from; for guards."""
+    """A function for guards that returns one of the iterators from which another one takes its elements."""
 
     def __init__(self, place: int) -> None:
         self.place = place
@@ -82,7 +83,7 @@ def is_followed(iterator: Any, surely: bool = False) -> bool:
     """Whether a trace can follow an iterator from outside.
 
     Args:
-        surely: whether one that may be in the middle counts as such.
+        surely: whether the result is False for an iterator that may be partly consumed.
     """
     cls = type(iterator)
     if cls in _IN_ORDER:
@@ -95,8 +96,8 @@ def is_followed(iterator: Any, surely: bool = False) -> bool:
 
 
 def next_of(iterator: Any) -> tuple[Any, ...] | None:
-    """A tuple of what an iterator will give next, empty where it will end; None where that can't be told, or the next
-    step raises."""
+    """A tuple with the element that an iterator yields next, empty if the iterator is exhausted; None where that is
+    unknown or the next step raises."""
     cls = type(iterator)
     if cls in _IN_ORDER:
         position = position_of(iterator)
@@ -119,7 +120,7 @@ def next_of(iterator: Any) -> tuple[Any, ...] | None:
 
 
 def _element(container: Any, position: int) -> tuple[Any, ...]:
-    """The element of a list, tuple or range in a tuple, without asking a class of the user's."""
+    """A tuple with one element of a list, tuple or range, empty beyond its end; calls no method of a user's class."""
     base = next(cls for cls in (list, tuple, range) if isinstance(container, cls))
     if position >= base.__len__(container):
         return ()
@@ -127,7 +128,7 @@ def _element(container: Any, position: int) -> tuple[Any, ...]:
 
 
 def containers_of(iterator: Any) -> list[Any]:
-    """The lists and dicts that an iterator goes over, by way of others, too."""
+    """The lists and dicts over which an iterator goes, directly or through other iterators."""
     if type(iterator) in (enumerate, zip):
         return [container for part in inner_of(iterator) for container in containers_of(part)]
     container = container_of(iterator)
@@ -135,7 +136,7 @@ def containers_of(iterator: Any) -> list[Any]:
 
 
 class Container:
-    """Gives one of these lists and dicts; for guards."""
+    """A function for guards that returns one of the results of :func:`containers_of`, None if there are fewer."""
 
     def __init__(self, place: int) -> None:
         self.place = place

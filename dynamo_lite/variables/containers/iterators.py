@@ -1,7 +1,7 @@
-"""The lazy iterators of the builtins, enumerate, zip, map, filter, iter(callable, sentinel), and itertools.tee.
+"""The lazy iterators of the builtins (enumerate, zip, map, filter, iter(callable, sentinel)) and itertools.tee.
 
-Invariant: each holds iterators that stand where the real one's would, so that it is rebuilt by making a new one over
-them.
+Invariant: the inner iterators of each are at the same position as those of the real iterator would be, so that
+generated code rebuilds it as a new iterator over them.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class IteratorAdapterVariable(IteratorVariable):
-    """The base of iterators over what other iterators, or a function, give."""
+    """The base class of iterators that take their elements from other iterators or from a function."""
 
     cls: type = object
 
@@ -30,8 +30,8 @@ class IteratorAdapterVariable(IteratorVariable):
 
 
 class CallingIteratorVariable(IteratorAdapterVariable):
-    """The base of iterators that call a function for each element: a StopIteration that it raises is their end, for
-    who asks then."""
+    """The base class of iterators that call a function for each element: a StopIteration of the function ends that
+    step, but does not exhaust the iterator."""
 
     stopped: Any = None  # the StopIteration of the last step
 
@@ -201,7 +201,7 @@ class ReversedObjectVariable(IteratorAdapterVariable):
     def __init__(self, owner: VariableTracker, index: int) -> None:
         super().__init__()
         self.owner = owner
-        self.index = index  # of the next element, negative when exhausted
+        self.index = index  # index of the next element, negative when exhausted
 
     def next(self, tx: Tracer) -> VariableTracker | None:
         tx.output.effects.advance(self)
@@ -218,14 +218,14 @@ class ReversedObjectVariable(IteratorAdapterVariable):
         return value
 
     def remaining(self, tx: Tracer) -> VariableTracker:
-        """What ``__length_hint__`` gives."""
+        """The result of ``__length_hint__``."""
         if self.index < 0:
             return ConstantVariable(0)
         return ConstantVariable(self.index + 1 if tx.operators.as_index(self.owner.length(tx)) > self.index else 0)
 
 
 class StepsVariable(IteratorAdapterVariable):
-    """What an iterator of the program's still gives, for an equivalent of ours that has asked it for its iterator."""
+    """The remaining elements of an iterator of the program's, for a polyfill that has already called iter()."""
 
     cls = Steps
 
@@ -238,7 +238,7 @@ class StepsVariable(IteratorAdapterVariable):
 
 
 class TeeSourceVariable(VariableTracker):
-    """What the iterators of one itertools.tee() share: an iterator, and what has been taken from it so far."""
+    """The shared state of the iterators of one itertools.tee(): an iterator, and the elements taken from it so far."""
 
     has_identity = True
 
@@ -254,7 +254,7 @@ class TeeSourceVariable(VariableTracker):
 
 
 class TeeVariable(IteratorAdapterVariable):
-    """One of the iterators that itertools.tee() gives."""
+    """One of the iterators that itertools.tee() returns."""
 
     cls = itertools._tee  # type: ignore[attr-defined]
 
@@ -295,12 +295,12 @@ class TeeVariable(IteratorAdapterVariable):
 
 
 def tee_source(inner: Iterator[Any], taken: tuple[Any, ...]) -> Any:
-    """An iterator of tee() at its beginning, of which others are copies."""
+    """A tee iterator at its beginning, which `tee_at` copies."""
     return itertools.tee(itertools.chain(taken, inner) if taken else inner, 1)[0]
 
 
 def tee_at(first: Any, position: int) -> Any:
-    """An iterator of tee(), some steps further than another."""
+    """A copy of a tee iterator, advanced by `position` steps."""
     made = copy.copy(first)
     for _ in range(position):
         next(made)
@@ -308,7 +308,7 @@ def tee_at(first: Any, position: int) -> Any:
 
 
 def finished_call_iterator() -> Any:
-    """An iterator of two-argument iter() that has come to its end."""
+    """An exhausted iterator of two-argument iter()."""
     iterator = iter(int, 0)
     next(iterator, None)
     return iterator

@@ -1,8 +1,8 @@
 """Dicts, ordered dicts, default dicts and their views.
 
-Keys are compared as Python compares them: a constant by value, an object by identity, through ``hash_key()``. Values
-may be lazy; the keys of a dict that came in from outside are guarded together. Invariant: `items` holds the entries in
-insertion order as the real dict would at this point of the program.
+Keys are compared as in Python, through ``hash_key()``: constants by value, objects by identity. Values may be lazy; the
+keys of a dict from outside are guarded together. Invariant: `items` holds the entries that the real dict would have at
+this point of the program, in its order.
 """
 from __future__ import annotations
 
@@ -41,10 +41,9 @@ class DictVariable(VariableTracker):
     Args:
         items: hash key -> (key, value).
         cls: dict, OrderedDict, defaultdict, Counter or MappingProxyType.
-        default_factory: of a defaultdict.
-        guard_keys: guards the keys of a dict from outside. While it has not been called, what is known of the dict is
-        what
-            lookups of single keys have guarded.
+        default_factory: the factory of a defaultdict.
+        guard_keys: function that guards all keys of a dict from outside. Until it has been called, only the keys in
+            `_decided` are guarded, each by itself.
     """
 
     has_identity = True
@@ -59,39 +58,39 @@ class DictVariable(VariableTracker):
     ) -> None:
         super().__init__(source)
         self._entries = items
-        self.structure = 0  # counts changes of which keys there are
-        self.moves = 0  # the same, for an OrderedDict's iterators; up to Python 3.12 they tell clear() apart
+        self.structure = 0  # number of insertions and removals of keys
+        self.moves = 0  # the same for iterators of an OrderedDict, which treat clear() in another way up to Python 3.12
         ordered = issubclass(cls, collections.OrderedDict)
         self._changes = DictChanges(items if source is not None else {}, ordered)
         self._guard_keys = guard_keys
-        self._decided: set[Any] = set()  # keys that have been guarded or written while all of them are not
+        self._decided: set[Any] = set()  # keys that were guarded one by one, before all keys are guarded
         self.cls = cls
         self.default_factory = default_factory
 
     @property
     def items(self) -> Entries:
-        """All entries. Whoever looks at them relies on which keys there are and on their order."""
+        """All entries. Reading them guards the set of keys and their order."""
         if self._guard_keys is not None:
             guard, self._guard_keys = self._guard_keys, None
             guard()
         return self._entries
 
     def changes(self) -> list[Step] | None:
-        """What is to be done to the real dict, so that it becomes this one; None: all of it is to be replaced."""
+        """The steps that give the real dict the entries of this one; None if all of its entries have to be replaced."""
         return self._changes.steps(self._entries)
 
     def is_as_before(self, key: Any) -> bool:
-        """Whether the trace has left alone what the real dict has under a constant key."""
+        """Whether the trace has left the real dict's entry under a constant key unchanged."""
         entry = self._entries.get(key)
         return self._changes.before(key) is (entry and entry[1])
 
     def _entry(self, tx: Tracer, key: VariableTracker) -> tuple[Any, Entry | None]:
-        """The hash key and the entry under a key; relies on this key alone where that is possible."""
+        """The hash key and the entry of a key; guards this key alone where that is possible."""
         hashed = self.key_of(tx, key)
         constant = key.is_constant() and is_constant_value(key.constant()) and not isinstance(hashed, UserKey)
         if self._guard_keys is None or not constant:
             found = self.items.get(hashed)
-            # The container's own key, so that what follows does not ask the user's __eq__ once more.
+            # The hash key that the dict holds, so that later lookups don't call the user's __eq__ again.
             return hashed.met if found is not None and isinstance(hashed, UserKey) else hashed, found
         entry = self._entries.get(hashed)
         if hashed not in self._decided:
@@ -101,7 +100,7 @@ class DictVariable(VariableTracker):
         return hashed, entry
 
     def _look_at(self, tx: Tracer, hashed: Any) -> VariableTracker:
-        """The value under a key that is there, looked at."""
+        """The value under a key that is in the dict, realized."""
         key, value = self._entries[hashed]
         found = realized(tx, value)
         if found is not value:
@@ -117,18 +116,18 @@ class DictVariable(VariableTracker):
         return f"{self.cls.__name__}{name} of {len(self._entries)}"
 
     def key_of(self, tx: Tracer, key: VariableTracker) -> Any:
-        """The hash key of a tracker, TypeError if it is unhashable."""
+        """The hash key of a tracker; raises TypeError in the program if it is unhashable."""
         return tx.operators.hash_key(as_key(tx, key, self._entries))
 
     def lookup(self, tx: Tracer, key: VariableTracker) -> VariableTracker | None:
-        """The value under a key, looked at; None if there is none."""
+        """The value under a key, realized; None if there is none."""
         if lacks_number(tx, key, lambda: self.items):
             return None
         hashed, entry = self._entry(tx, key)
         return None if entry is None else self._look_at(tx, hashed)
 
     def store(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
-        """self[key] = value, keeping the key that is there."""
+        """self[key] = value; an equal key that is in the dict is kept."""
         hashed, old = self._entry(tx, key)
         self._store_at(tx, hashed, old, key, value)
 
@@ -139,7 +138,7 @@ class DictVariable(VariableTracker):
         if old is None:
             self._moved()
             if self._changes.had(hashed):
-                _ = self.items  # deleted and stored again: the other keys decide whether that moves it
+                _ = self.items  # deleted and stored again: its new place depends on the other keys
             if self.source is not None:
                 self._changes.store(hashed, key)
         self._entries[hashed] = (old[0] if old is not None else key, value)
@@ -149,7 +148,7 @@ class DictVariable(VariableTracker):
         self.moves += 1
 
     def _remove(self, tx: Tracer, hashed: Any, last: bool = False) -> tuple[VariableTracker, VariableTracker]:
-        """Removes an entry; `last`: as popitem does."""
+        """Removes an entry, with `last` as popitem does."""
         tx.output.effects.mutate(self, self._entries[hashed][1:])
         self._moved()
         if self.source is not None:
@@ -258,7 +257,7 @@ class DictVariable(VariableTracker):
         return True
 
     def _in_python(self, tx: Tracer, name: str, *args: VariableTracker) -> VariableTracker | None:
-        """What a method of Counter, written in Python, gives; None for NotImplemented."""
+        """The result of a method of Counter that is written in Python; None for NotImplemented."""
         method = tx.classes.lookup(self.cls, name)
         if not isinstance(method, types.FunctionType):
             return None
@@ -283,8 +282,8 @@ class DictVariable(VariableTracker):
         return result
 
     def made_of(self, tx: Tracer, given: DictVariable) -> VariableTracker:
-        """A mapping of the entries of another, of the class that the methods of C give that make one for this: an
-        OrderedDict or defaultdict calls its own class, of any other dict the result is a dict
+        """A new mapping with the entries of `given`, of the class that methods in C use for a new mapping derived from
+        this one: an OrderedDict or defaultdict calls its own class; for any other dict the result is a plain dict
         (Objects/odictobject.c, odict_or; Modules/_collectionsmodule.c, new_defdict)."""
         holder = self.holder
         if holder is None or self.cls not in (collections.OrderedDict, collections.defaultdict):
@@ -345,7 +344,7 @@ class DictVariable(VariableTracker):
         return self._look_at(tx, hashed)
 
     def _pop(self, tx: Tracer, key: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
-        # An empty one does not hash the key (Objects/dictobject.c, dict_pop).
+        # An empty dict does not hash the key (Objects/dictobject.c, dict_pop).
         hashed, entry = self._entry(tx, key) if self.items or self.cls is not dict else (None, None)
         if entry is None:
             if default is None:
@@ -363,7 +362,8 @@ class DictVariable(VariableTracker):
         return TupleVariable(list(self._remove(tx, hashed, last=True)))
 
     def _update(self, tx: Tracer, /, *others: VariableTracker, **named: VariableTracker) -> VariableTracker:
-        """Stores each entry as it comes, so that what gives them sees it (Objects/dictobject.c, dict_update)."""
+        """Stores each entry when it is taken, so that the code that yields the entries observes it
+        (Objects/dictobject.c, dict_update)."""
         if len(others) > 1:
             tx.raise_error(TypeError, f"update expected at most 1 argument, got {len(others)}")
         for other in others:
@@ -380,7 +380,7 @@ class DictVariable(VariableTracker):
         return ConstantVariable(None)
 
     def _merge(self, tx: Tracer, other: DictVariable) -> None:
-        """Takes the entries of another dict without hashing its keys again."""
+        """Stores the entries of another dict without hashing its keys again."""
         if other is self:
             return
         other.values(tx)
@@ -455,7 +455,7 @@ class DictVariable(VariableTracker):
             )
 
     def fill(self, cg: Codegen) -> None:
-        """With the empty dict on the stack, emits what puts the entries in (keeps the dict on the stack)."""
+        """Emits code that stores the entries in the empty dict on top of the stack, and leaves it there."""
         check_rebuildable(self.items, "a dict")
         for key, value in self.items.values():
             cg.emit.dup()
@@ -469,7 +469,7 @@ class ProxyVariable(DictVariable):
     """A read-only view of a mapping (Objects/descrobject.c, mappingproxy_methods)."""
 
     def held(self) -> VariableTracker:
-        """The mapping, or one like it, to be read."""
+        """The mapping behind the view, or an equal one, for reading."""
         raise NotImplementedError
 
     methods = {**DictVariable.methods, "copy": lambda self, tx: tx.call_method(self.held(), "copy", [])}
@@ -485,7 +485,7 @@ class ProxyVariable(DictVariable):
 
 
 class OuterProxyVariable(ProxyVariable):
-    """A view from outside, of a dict or an OrderedDict (`behind`) that is out of the program's reach."""
+    """A view from outside, of a dict or an OrderedDict (its class is `behind`) that the trace can't reach."""
 
     def __init__(self, items: Entries, source: Source, behind: type) -> None:
         super().__init__(items, source, MappingProxyType)
@@ -496,7 +496,7 @@ class OuterProxyVariable(ProxyVariable):
 
 
 class MappingProxyVariable(ProxyVariable):
-    """A view of a mapping made in the trace: its entries are the mapping's own."""
+    """A view that was made in the trace: it shares its entries with the mapping."""
 
     def __init__(self, mapping: VariableTracker, behind: DictVariable) -> None:
         super().__init__(behind.items, cls=MappingProxyType)

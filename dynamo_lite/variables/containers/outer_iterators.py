@@ -1,7 +1,7 @@
-"""Iterators of builtin containers that come in from outside, as a comprehension's does in a frame of its own.
+"""Iterators over builtin containers that come in from outside, like that of a comprehension with a frame of its own.
 
-Invariant: the container is the one that the iterator goes over, found through it by the guards; behind the graph the
-iterator has given as many elements as the program has taken.
+Invariant: the tracker's container is the one over which the real iterator goes; guards reach it through the iterator.
+After the graph, generated code has advanced the iterator by the number of elements that the program took.
 """
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 
 
 class _Outer(VariableTracker):
-    """The part of an iterator that is put where the program has left it."""
+    """Mixin for iterators from outside, which generated code advances to the position where the program left them."""
 
-    taken = 0  # how many elements
+    taken = 0  # number of elements taken
     at_end = False
     replayed = 1
 
     def take(self, tx: Tracer) -> VariableTracker | None:
-        """next(), noted."""
+        """next(); counts the elements that are taken."""
         tx.output.effects.mutate(self, [])
-        found = super().next(tx)  # the class beside this one
+        found = super().next(tx)  # the next class in the method resolution order
         if found is None:
             self.at_end = True
         else:
@@ -58,16 +58,16 @@ class _Outer(VariableTracker):
         return found
 
     def check_replay(self, effects: Any) -> None:
-        """Refuses to put an iterator where the program has left it, where that can't be done."""
+        """Breaks the graph if the real iterator can't be advanced to the position where the program left it."""
 
     def replay(self, cg: Codegen) -> None:
-        """Emits what puts the real iterator there."""
+        """Emits code that advances the real iterator to that position."""
         cg.load_source(self.source)
         self.move(cg)
         cg.emit.pop()
 
     def move(self, cg: Codegen) -> None:
-        """With the iterator on the stack, emits what takes the elements (keeps it on the stack)."""
+        """Emits code that advances the iterator on top of the stack and leaves it there."""
         if self.at_end:
             cg.call_constant_on_top(exhaust, lambda: None, count=0)
         else:
@@ -90,7 +90,7 @@ class OuterRangeIteratorVariable(_Outer, RangeIteratorVariable):
 
 
 class OuterDictIteratorVariable(_Outer, DictIteratorVariable):
-    """An iterator of a dict's keys, values or items: elements are taken one by one."""
+    """An iterator of a dict's keys, values or items; generated code takes the elements one by one."""
 
     next = _Outer.take
 
@@ -104,7 +104,8 @@ class OuterDictIteratorVariable(_Outer, DictIteratorVariable):
 
 
 class OuterEnumerateVariable(_Outer, EnumerateVariable):
-    """An enumerate(): elements are taken one by one, and then those that it takes from put where they belong."""
+    """An enumerate(); generated code takes its elements one by one, and afterwards advances the inner iterator to its
+    own position."""
 
     next = _Outer.take
     replayed = 0
@@ -119,14 +120,14 @@ class OuterEnumerateVariable(_Outer, EnumerateVariable):
 
 
 def take(iterator: Any, steps: int) -> None:
-    """Takes elements from an iterator of a builtin container; generated code calls it."""
+    """Takes `steps` elements from an iterator of a builtin container; called by generated code."""
     for _ in range(steps):
         next(iterator, None)
 
 
 def take_down_to(iterator: Any, left: int) -> None:
-    """Takes elements from an iterator over a dict until so many are left, or, for -1, until it has ended; an
-    enumerate() over it may have taken some already."""
+    """Takes elements from an iterator over a dict until `left` remain, or until it is exhausted for -1; an enumerate()
+    over it may already have taken some."""
     for _ in range(iterator.__length_hint__() - left):
         next(iterator, None)
 
@@ -134,7 +135,8 @@ def take_down_to(iterator: Any, left: int) -> None:
 # ---------------------------------------------------------------- wrapping
 @wraps_type(*FOLLOWED)
 def _wrap_iterator(tx: Tracer, value: Any, source: Source) -> VariableTracker:
-    # A loop's iterator that a break has left is in the middle, though it may have been made anew, from where it stood.
+    # The iterator of a loop with a graph break in its body counts as partly consumed, even if generated code has made
+    # a new iterator for the remaining elements.
     if isinstance(source, LocalSource) and source.left_on_stack:
         return loop_iterator(tx, value, source) or wrap_object(tx, value, source)
     if source.is_frozen or not is_followed(value):
@@ -152,7 +154,7 @@ def _wrap_iterator(tx: Tracer, value: Any, source: Source) -> VariableTracker:
 
 
 def _part(tx: Tracer, value: Any, source: Source, function: Any, words: str) -> VariableTracker:
-    """What a function gives of an iterator, where guards find it."""
+    """The result of a function of an iterator, with a source through which guards reach it."""
     part = ComputedSource(source, function, f"{words} of {source.name}")
     return realized(tx, tx.values.wrap_at(function(value), part))
 
@@ -170,7 +172,7 @@ def _over_sequence(tx: Tracer, value: Any, source: Source) -> VariableTracker:
         ended.at_end = True
         return ended
     whole = _part(tx, value, source, container_of, "the container")
-    # Of an object that is a list, the iterator goes over what it holds.
+    # For an instance of a subclass of list, the iterator goes over the builtin content.
     held: Any = whole.content or whole
     return OuterSequenceIteratorVariable(held)
 

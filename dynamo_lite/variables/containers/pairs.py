@@ -1,6 +1,6 @@
-"""The (key, value) pairs that ``dict(value)`` and ``update(value)`` take out of what is no dict.
+"""The (key, value) pairs that ``dict(value)`` and ``update(value)`` read from a value that is no dict.
 
-Invariant: each pair comes when it is asked for, and the errors are CPython's (Objects/dictobject.c,
+Invariant: each pair is computed when it is requested, and the errors are CPython's (Objects/dictobject.c,
 PyDict_MergeFromSeq2).
 """
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _raise_no_pair(tx: Tracer, number: int) -> NoReturn:
 
 
 def given_pairs(tx: Tracer, value: VariableTracker) -> Iterator[tuple[VariableTracker, VariableTracker]]:
-    """The (key, value) pairs that dict(value) and update(value) see where the value is no dict, one by one."""
+    """Yields the (key, value) pairs that dict(value) and update(value) read where the value is no dict."""
     if tx.has_attribute(value, "keys"):
         keys = tx.call_method(value, "keys", [])
         owner, kind = value.python_type().__name__, type_name(keys.python_type())

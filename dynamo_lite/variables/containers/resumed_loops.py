@@ -1,10 +1,9 @@
-"""Iterators of loops that a graph break has left: what goes on behind the break may take one element.
+"""Iterators of loops with a graph break in their body: a resume function may take one element from such an iterator.
 
-The element is looked at by guards, without moving the iterator: that there is a next one, and what it is like, but not
-how many have been taken. So all turns of a loop that breaks in its body share their code, and a turn breaks in its body
-alone. Invariant: behind the graph the iterator has given the element, or is at its end; a container that the trace has
-changed before is left to Python, and so is a second element, as a trace that takes all of them would be another one for
-each turn.
+Guards read that element ahead without advancing the iterator: whether there is a next element and what it is, but not
+how many have been taken. So all iterations of the loop share their code, and an iteration breaks only in its body.
+Invariant: after the graph the iterator has yielded the element, or is exhausted. If the trace has changed the container
+before, or takes a second element, the graph breaks: a trace that took all elements would be specific to one iteration.
 """
 from __future__ import annotations
 
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class LoopIteratorVariable(ObjectVariable):
-    """A loop's iterator, at a place that is another one in each turn."""
+    """A loop's iterator, whose position differs from iteration to iteration."""
 
-    replayed = 0  # before the containers change, and the iterators that it takes from
+    replayed = 0  # replayed before changes of the containers and of the iterators from which it takes
     _asked = False
 
     def next(self, tx: Tracer) -> VariableTracker | None:
@@ -45,17 +44,17 @@ class LoopIteratorVariable(ObjectVariable):
         return tx.values.wrap_at(found[0], SequenceItemSource(peeked, 0, False))
 
     def check_replay(self, effects: Any) -> None:
-        """Nothing that was looked at before the graph can have changed."""
+        """Accepts: the element that was read before the graph can't have changed."""
 
     def replay(self, cg: Codegen) -> None:
-        """Emits what takes the element."""
+        """Emits code that takes the element."""
         cg.load_source(self.source)
         cg.call_constant_on_top(next, lambda: cg.emit.load_const(None), count=1)
         cg.emit.pop()
 
 
 def loop_iterator(tx: Tracer, value: Any, source: Source) -> VariableTracker | None:
-    """The tracker of an iterator that a break has left on the stack; None if nothing can look ahead in it."""
+    """The tracker of an iterator that a break has left on the stack; None if its next element can't be read ahead."""
     if next_of(value) is None:
         return None
     tx.guard(source, "type_is", type(value))

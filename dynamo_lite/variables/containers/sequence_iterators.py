@@ -1,6 +1,7 @@
 """Iterators over lists and tuples, in both directions.
 
-Invariant: an iterator reads the sequence as it is at each step, as CPython's do, and ends for good.
+Invariant: like CPython's iterators, each step reads the current state of the sequence, and an exhausted iterator stays
+exhausted.
 """
 from __future__ import annotations
 
@@ -58,14 +59,14 @@ _EXHAUSTED = 1 << 62
 
 
 def exhaust(iterator: Any) -> None:
-    """Takes all that an iterator still has, so that it stays at its end even if its container grows."""
+    """Takes all remaining elements of an iterator, so that it stays exhausted even if its container grows."""
     for _ in iterator:
         pass
 
 
 def started_iterator(container: Any, steps: int | None, backwards: bool) -> Any:
-    """Generated code makes an iterator over a container with this, from which `steps` elements have been taken; None:
-    all of them, so that it stays at its end."""
+    """A new iterator over a container from which `steps` elements have been taken, or all of them for None, so that it
+    stays exhausted. Called by generated code."""
     iterator = reversed(container) if backwards else iter(container)
     for _ in range(steps) if steps is not None else iterator:
         if steps is not None:

@@ -1,8 +1,8 @@
 """Lists, tuples, named tuples and torch.Size.
 
-Elements may be lazy: a list that came in from outside guards its type and length, an element is guarded when somebody
-looks at it. Invariant: `items` is what the real sequence would hold at this point of the program; a change of it marks
-the sequence as mutated before it happens.
+Elements may be lazy: for a list from outside its type and length are guarded, and each element when it is first read.
+Invariant: `items` holds the elements that the real sequence would have at this point of the program; a sequence is
+marked as mutated before its elements change.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_LENGTH = 1 << 20
 
 
 class SequenceVariable(VariableTracker):
-    """The base of lists and tuples.
+    """The base class of lists and tuples.
 
     Args:
         items: the elements.
@@ -55,7 +55,7 @@ class SequenceVariable(VariableTracker):
         return self.items
 
     def item(self, tx: Tracer, index: int) -> VariableTracker:
-        """The element, looked at."""
+        """The element at an index, realized."""
         value = self.items[index] = realized(tx, self.items[index])
         return value
 
@@ -102,7 +102,7 @@ class SequenceVariable(VariableTracker):
         return self.item(tx, position % len(self.items))
 
     def like(self, tx: Tracer, items: list[VariableTracker]) -> VariableTracker:
-        """A new sequence as slicing and concatenation make it."""
+        """A new sequence of the class that slicing and concatenation of this one give."""
         raise NotImplementedError
 
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
@@ -169,7 +169,7 @@ class SequenceVariable(VariableTracker):
 
 
 def _bounds_come_last() -> bool:
-    """Whether a list takes all elements of what is assigned to a slice before it looks where they go."""
+    """Whether assignment to a slice of a list collects all assigned elements before it computes the slice's bounds."""
     try:
         [][:] = 5  # type: ignore[call-overload]
     except TypeError as error:
@@ -205,7 +205,7 @@ class ListVariable(SequenceVariable):
         cg.build_new(self, lambda: cg.emit.build_list(0), lambda: self.fill(cg))
 
     def fill(self, cg: Codegen) -> None:
-        """With the empty list on the stack, emits what puts the elements in (keeps the list on the stack)."""
+        """Emits code that stores the elements in the empty list on top of the stack, and leaves it there."""
         if self.items:
             cg.push_all(self.items)
             cg.emit.build_list(len(self.items))
@@ -222,8 +222,8 @@ class ListVariable(SequenceVariable):
         self.items[index] = value
 
     def _set_slice(self, tx: Tracer, index: slice, value: VariableTracker) -> None:
-        """self[index] = value (Objects/listobject.c, list_ass_subscript): the bounds are those of the list before the
-        value is iterated over, which may change it, or after that, from Python 3.12.5 on."""
+        """self[index] = value (Objects/listobject.c, list_ass_subscript). Iteration over the value may change the list:
+        the bounds are computed before the iteration, or after it since Python 3.12.5."""
         if _BOUNDS_COME_LAST:
             value = ListVariable(tx.iteration.fast_sequence(value, "must assign iterable to extended slice", self))
         size = len(self.items)
@@ -273,7 +273,8 @@ class ListVariable(SequenceVariable):
         return ConstantVariable(None)
 
     def _extend(self, tx: Tracer, other: VariableTracker) -> VariableTracker:
-        """Stores each element as it comes, so that what gives them sees it; a list or tuple is taken as it is."""
+        """Stores each element when it is taken, so that the code that yields the elements observes it; the elements of
+        a list or tuple are stored at once."""
         if is_plain_sequence(other) or other is self or other is self.holder:
             new = list(other.iterate(tx))
             if new:
@@ -327,7 +328,8 @@ class ListVariable(SequenceVariable):
     def _sort(
         self, tx: Tracer, key: VariableTracker | None = None, reverse: VariableTracker | None = None
     ) -> VariableTracker:
-        """The list is empty meanwhile; what is put into it then is lost (Objects/listobject.c, list_sort_impl)."""
+        """The list is empty while it is sorted; elements that are added meanwhile are lost (Objects/listobject.c,
+        list_sort_impl)."""
         effects = tx.output.effects
         ordered = list(self.iterate(tx))
         if not ordered:
@@ -354,15 +356,15 @@ class ListVariable(SequenceVariable):
 
 
 def is_plain_sequence(value: VariableTracker) -> bool:
-    """Whether a value is exactly a list or a tuple, whose elements are taken all at once."""
+    """Whether a value is exactly a list or a tuple, so that its elements can be taken all at once."""
     return isinstance(value, (ListVariable, TupleVariable)) and value.cls in (list, tuple) and value.holder is None
 
 
 def sort_items(
     tx: Tracer, items: list[VariableTracker], key: VariableTracker | None, reverse: VariableTracker | None
 ) -> None:
-    """The stable sort of list.sort and sorted(), in place, comparing with ``<`` as they do. Where a comparison raises,
-    the order is the one that they leave."""
+    """The stable in-place sort of list.sort and sorted(), with the same comparisons by ``<``. Where a comparison
+    raises, the items are left in the same order as by these."""
     descending = reverse is not None and tx.truth(reverse)
     use_key = key is not None and not key.is_none()
     keys = [tx.call(key, [item], {}) for item in items] if use_key and key is not None else items
@@ -461,7 +463,7 @@ class TupleVariable(SequenceVariable):
                 lambda: cg.push_all(self.items), lambda: cg.emit.build_tuple(len(self.items))))
 
 
-# What reads a field of a namedtuple.
+# The class of the descriptors that read the fields of a namedtuple.
 FIELD = type(vars(collections.namedtuple("_Fields", "first"))["first"])
 
 
@@ -504,7 +506,7 @@ class NamedTupleVariable(TupleVariable):
 
     def _make(self, cg: Codegen) -> None:
         if hasattr(self.cls, "_fields"):
-            # What _make() does: no user __new__ runs a second time.
+            # As _make() does it, so that a __new__ of the user's does not run a second time.
             def args() -> None:
                 cg.load_class(self.cls)
                 cg.push_all(self.items)
@@ -520,7 +522,7 @@ class NamedTupleVariable(TupleVariable):
 
 # ---------------------------------------------------------------- wrapping
 def lazy_items(value: Any, source: Source, is_list: bool) -> list[VariableTracker]:
-    """The elements of a sequence at `source`, not looked at yet."""
+    """Lazy trackers of the elements of a sequence at `source`."""
     raw = list.__iter__(value) if is_list else tuple.__iter__(value)
     return [LazyVariable(item, SequenceItemSource(source, i, is_list)) for i, item in enumerate(raw)]
 
@@ -560,7 +562,8 @@ def _wrap_named_tuple(tx: Tracer, value: tuple[Any, ...], source: Source) -> Var
 
 
 def is_named_tuple(cls: type) -> bool:
-    """Whether a class is a namedtuple that acts as a tuple does, with its own constructor, or a structseq."""
+    """Whether a class is a structseq, or a namedtuple that defines no special methods of its own and so behaves like a
+    tuple."""
     if not issubclass(cls, tuple):
         return False
     if cls.__module__ == "torch.return_types" or (hasattr(cls, "n_fields") and cls.__mro__[1:] == (tuple, object)):

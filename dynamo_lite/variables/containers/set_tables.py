@@ -1,10 +1,10 @@
-"""The tables of sets while tracing, which decide the order in which a set gives its members.
+"""The hash tables of sets while tracing, which determine the iteration order of a set.
 
-A set's order depends on its whole history: the sizes that its table had, the slots of removed members, what was merged
-with what. So each state of a set is known by how it came about, and where all members are constants also by a real set
-to which CPython has done the same.
+The order depends on the set's whole history: the sizes that its table had, the slots of removed members, the operands
+of unions and other operations. So each state of a set records the operation that led to it, and where all members are
+constants, also a real set to which CPython has applied the same operations.
 
-Invariants: a state never changes, and two sets never have one state; a `real` set has exactly the table that the
+Invariants: a state never changes, and two sets never share a state; a `real` set has exactly the table that the
 program's set has at that point, and nobody changes it.
 """
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Real = Any  # a set or frozenset
 
 
 def is_fixed(value: Any) -> bool:
-    """Whether a constant has the same hash wherever it is made in this process."""
+    """Whether equal constants have the same hash everywhere in this process."""
     cls = type(value)
     if cls in (int, str, bool, bytes, types.NoneType):
         return True
@@ -41,7 +41,7 @@ def is_fixed(value: Any) -> bool:
 
 
 def constants(members: Iterable[VariableTracker]) -> list[Any] | None:
-    """The members themselves, if each is a constant with a fixed hash."""
+    """The values of the members, if each is a constant with a fixed hash; None otherwise."""
     found = []
     for member in members:
         if not member.is_constant() or not is_fixed(value := member.constant()):
@@ -52,7 +52,8 @@ def constants(members: Iterable[VariableTracker]) -> list[Any] | None:
 
 # ---------------------------------------------------------------- operands
 class Elements:
-    """What is added or removed one by one, in this order; `wrap` makes of the constants what is given to CPython."""
+    """Members that are added or removed one by one, in this order; `wrap` converts the list of constants into the
+    operand that CPython gets."""
 
     def __init__(self, members: _Members, wrap: Callable[[list[Any]], Any] = list) -> None:
         self.members = members
@@ -85,9 +86,10 @@ class SetState:
 
     Args:
         members: the members by hash key.
-        function: what made it, called with `first` and the operands; it changes `first` in place, or makes a new set.
-        first: the state before, if there is one.
-        operands: the state itself where it stands for `first`.
+        function: the operation that made the state, called with `first` and the operands; it changes `first` in place
+            or makes a new set.
+        first: the previous state, if there is one.
+        operands: the operands; `first` itself among them stands for the set that is operated on.
     """
 
     function: Callable[..., Any] | None = None
@@ -97,14 +99,14 @@ class SetState:
 
     def __init__(self, members: _Members) -> None:
         self.members = members
-        self.given: GivenState | None = None  # the set from outside that it is a later state of
+        self.given: GivenState | None = None  # the set from outside of which this is a later state
 
     def describe(self) -> str:
         return "set"
 
-    # -- what CPython does
+    # -- the real sets
     def _apply(self) -> None:
-        """Finds the real set, if what it is made from is known."""
+        """Computes the real set, if those of the previous state and of the operands are known."""
         assert self.function is not None
         first = None if self.first is None else self.first.real
         if any(operand.real is None for operand in self.operands) or (first is None and self.first is not None):
@@ -116,11 +118,11 @@ class SetState:
 
     @property
     def in_place(self) -> bool:
-        """Whether its function changes the set before."""
+        """Whether its function changes the previous state's set in place."""
         return self.function in _CHANGES
 
     def fixed(self, tx: Tracer) -> _Real | None:
-        """The real set, also where guards have to fix the tables of sets from outside; None if it can't be known."""
+        """The real set, with guards on the tables of sets from outside where necessary; None if it can't be known."""
         if self.real is not None:
             return self.real
         unknown = list(_needed(self, SetState._made_from))
@@ -132,7 +134,7 @@ class SetState:
         return self.real
 
     def _made_from(self) -> Iterator[SetState]:
-        """The states without a real set that it goes back to directly."""
+        """The states without a real set from which this one was made directly."""
         for part in (self.first, *self.operands):
             if isinstance(part, SetState) and part.real is None:
                 yield part
@@ -145,8 +147,8 @@ class SetState:
 
     # -- generated code
     def steps(self, *, to_given: bool = False) -> tuple[SetState | None, list[tuple[Any, tuple[Any, ...]]]]:
-        """The state to start from, None for an empty set, and the changes since; `to_given`: since it came from
-        outside."""
+        """The state at which generated code starts (None for an empty set), and the operations since; with `to_given`
+        those since the set came from outside."""
         state: SetState = self
         found: list[tuple[Any, tuple[Any, ...]]] = []
         while state.in_place and (to_given or state.real is None):
@@ -156,7 +158,7 @@ class SetState:
         return (None if _is_fresh(state.real) else state), _joined(found[::-1])
 
     def _parts(self) -> Iterator[SetState]:
-        """The states that generated code makes this one from."""
+        """The states from which generated code makes this one."""
         if self.real is not None:
             return
         start, steps = self.steps() if self.in_place else (self.first, [(None, self.operands)])
@@ -166,12 +168,13 @@ class SetState:
             yield from (operand for operand in operands if isinstance(operand, SetState))
 
     def push(self, cg: Codegen) -> None:
-        """Emits code that pushes a set with this table, which only generated code may look at."""
+        """Emits code that pushes a set with this table, which only generated code may use."""
         self._prepare(cg)
         self._push_once(cg)
 
     def _prepare(self, cg: Codegen) -> None:
-        """Emits what computes all that it is made from: a chain of states may be longer than the stack is deep."""
+        """Emits code that computes all states from which this one is made, one by one, as recursion over a long chain
+        of states would overflow the stack."""
         for state in _needed(self, SetState._parts)[:-1]:
             if not isinstance(state, GivenState):
                 state._push_once(cg)
@@ -192,12 +195,12 @@ class SetState:
             cg.call_constant(self.function, lambda: [part.push(cg) for part in parts], len(parts))
 
     def push_new(self, cg: Codegen) -> None:
-        """Emits code that pushes a new set, of which the real one is known."""
+        """Emits code that pushes a new set with the table of the real one, which is known."""
         arguments = self._template()
         cg.call_constant(clone_table, lambda: _push_template(cg, arguments), len(arguments))
 
     def _template(self) -> list[Any]:
-        """The real set, and if the members come from outside these, in its order."""
+        """The real set; if members come from outside, also a list of all members in the real set's order."""
         assert self.real is not None
         if all(type(member) is ConstantVariable and member.source is None for member in self.members.values()):
             return [self.real]
@@ -205,7 +208,7 @@ class SetState:
         return [self.real, [by_value[value] for value in self.real]]
 
     def fill(self, cg: Codegen) -> None:
-        """With an empty set on the stack, emits what gives it this table (keeps the set on the stack)."""
+        """Emits code that gives this table to the empty set on top of the stack, and leaves it there."""
         check_rebuildable(self.members, "a set")
         if self.real is not None:
             arguments = self._template()
@@ -225,12 +228,12 @@ class SetState:
 
 
 class GivenState(SetState):
-    """A set from outside as it came.
+    """The initial state of a set from outside.
 
     Args:
         members: the members by hash key.
-        source: where it is found.
-        value: the set, which is as it came while the trace lasts.
+        source: where the set lives.
+        value: the set, which is not changed during the trace.
     """
 
     def __init__(self, members: _Members, source: Source, value: _Real) -> None:
@@ -238,8 +241,8 @@ class GivenState(SetState):
         self.given = self
         self.source = source
         self.value = value
-        self.changed = False  # in the trace
-        self.is_part = False  # of another set's state
+        self.changed = False  # whether the trace has changed the set
+        self.is_part = False  # whether another set's state refers to it
 
     def describe(self) -> str:
         return self.source.name
@@ -256,7 +259,8 @@ class GivenState(SetState):
         self.real = template
 
     def keep(self, cg: Codegen) -> None:
-        """Emits what holds it as it came, before generated code changes it, if another set goes back to it."""
+        """Emits code that keeps a copy of the initial set before generated code changes it, if another set's state
+        refers to it."""
         if self.is_part:
             self._push_once(cg)
             cg.emit.pop()
@@ -274,7 +278,7 @@ class GivenState(SetState):
 def made_state(
     function: Callable[..., Any], first: SetState | None, operands: tuple[Any, ...], members: _Members
 ) -> SetState:
-    """The state after `function` has been called with the state before and the operands."""
+    """The state after a call of `function` with the previous state and the operands."""
     state = SetState(members)
     state.function, state.first, state.operands = function, first, operands
     parts = [part for part in operands if isinstance(part, SetState) and part is not first]
@@ -290,7 +294,7 @@ def made_state(
             state.given.changed = True
     state._apply()
     if state.real is not None and state.given is None:
-        state.function, state.first, state.operands = None, None, ()  # what it came from is of no use any more
+        state.function, state.first, state.operands = None, None, ()  # the history is no longer needed
     return state
 
 
@@ -320,7 +324,7 @@ _CHANGES = frozenset({
 
 
 def _needed(state: SetState, parts: Callable[[SetState], Iterator[SetState]]) -> list[SetState]:
-    """The state with all that it goes back to, each after its parts."""
+    """The state and all states that are reachable through `parts`, in topological order: each after its parts."""
     found: list[SetState] = []
     seen: set[int] = set()
     todo = [(state, False)]
@@ -336,7 +340,7 @@ def _needed(state: SetState, parts: Callable[[SetState], Iterator[SetState]]) ->
 
 
 def _joined(steps: list[tuple[Any, tuple[Any, ...]]]) -> list[tuple[Any, tuple[Any, ...]]]:
-    """Steps of which those that add or remove single members, one after another, are one."""
+    """The steps, with consecutive additions or removals of single members joined to one step."""
     joined: list[tuple[Any, tuple[Any, ...]]] = []
     run: tuple[Any, list[One]] = (None, [])
     for function, operands in steps:
@@ -377,13 +381,13 @@ def push_steps(cg: Codegen, steps: list[tuple[Any, tuple[Any, ...]]]) -> None:
 
 # ---------------------------------------------------------------- called by generated code
 def discard_each(target: set[Any], members: tuple[Any, ...]) -> None:
-    """Discards members as calls of ``discard`` do; ``difference_update`` may make the table smaller."""
+    """Discards members like calls of ``discard``; ``difference_update`` might shrink the table."""
     for member in members:
         set.discard(target, member)
 
 
 def replay_set(target: set[Any], steps: tuple[tuple[Any, ...], ...]) -> None:
-    """Does to a set what the program has done to it; an operand None stands for the set itself."""
+    """Repeats the program's operations on a set; an operand None stands for the set itself."""
     for function, *operands in steps:
         function(target, *(target if operand is None else operand for operand in operands))
 

@@ -1,7 +1,7 @@
 """Sets and frozensets.
 
-Invariant: the order of a set is known only where its members are constants, by its table (``set_tables``), and for a
-set from outside as long as nobody changes it; nothing else depends on it.
+Invariant: the iteration order of a set is known only where its members are constants, from its table (``set_tables``),
+and for a set from outside as long as it is unchanged; otherwise nothing depends on the order.
 """
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 class SetVariable(VariableTracker):
-    """A set or frozenset; `members` is hash key -> member, replaced and never changed.
+    """A set or frozenset; `members` maps hash keys to members, and is replaced, never changed.
 
     Args:
-        state: how it came about; None: the members were added one by one.
-        in_order: whether guards fix the order of the members given.
+        state: the state with its history; None if the members were added one by one.
+        in_order: whether guards fix the order in which the members are given.
     """
 
     has_identity = True
@@ -67,12 +67,12 @@ class SetVariable(VariableTracker):
 
     @classmethod
     def known(cls, real: Any, members: dict[Any, VariableTracker]) -> SetVariable:
-        """The tracker of a set that Python made while tracing, and that nobody changes."""
+        """The tracker of a set that Python made while tracing and that nobody changes."""
         fixed = constants(members.values()) is not None
         return cls(members, cls=type(real), state=known_state(members, real) if fixed else None)
 
     def duplicate(self) -> SetVariable:
-        """A new set, as ``copy`` makes it."""
+        """A new set, like the result of ``copy``."""
         members = dict(self.members)
         return SetVariable(members, cls=self.cls, state=made_state(self.cls.union, self.state, (), members))
 
@@ -92,7 +92,7 @@ class SetVariable(VariableTracker):
             return True
         frozen = isinstance(other, SetVariable) and self.cls is other.cls is frozenset
         if frozen and not self.members and not other.members:  # type: ignore[attr-defined]
-            return None  # there is one empty frozenset, but for what C makes
+            return None  # the empty frozenset is one object, except those made in C
         return False
 
     def hash_key(self) -> Any:
@@ -132,11 +132,11 @@ class SetVariable(VariableTracker):
         return ConstantVariable(len(self.members))
 
     def ordered(self, tx: Tracer) -> list[VariableTracker]:
-        """The members in the order in which the real set gives them."""
+        """The members in the iteration order of the real set."""
         if len(self.members) <= 1:
             return list(self.members.values())
         if self.state is self.state.given and self.source is not None:
-            # Equal sets may differ in order, by what they held before.
+            # Equal sets may differ in order, as that depends on former members.
             if not self._in_order:
                 tx.guard(self.source, "set_order", tuple(m.constant() for m in self.members.values()))
             return list(self.members.values())
@@ -240,7 +240,7 @@ class SetVariable(VariableTracker):
         if len(self.members) == 1:
             item = next(iter(self.members.values()))
         else:
-            # Not always the first one in order: each pop begins to look where the one before has ended.
+            # Not always the first member in order: each pop starts its search where the previous one ended.
             by_value = {m.constant(): m for m in self.members.values() if m.is_constant()}
             item = by_value[clone_table(self.real(tx)).pop()]
         self._popped = True
@@ -250,7 +250,7 @@ class SetVariable(VariableTracker):
     def _clear(self, tx: Tracer) -> VariableTracker:
         self._change(tx, {}, set.clear)
         if self.state.given is None and not self._popped:
-            self.state = known_state({}, set())  # what lay in it before leaves no trace
+            self.state = known_state({}, set())  # the former members don't affect the table
         return ConstantVariable(None)
 
     def _copy(self, tx: Tracer) -> VariableTracker:
@@ -264,7 +264,7 @@ class SetVariable(VariableTracker):
         self.state = made_state(function, self.state, operands, members)
 
     def _update(self, tx: Tracer, *others: VariableTracker) -> VariableTracker:
-        """Stores each element as it comes, so that what gives them sees it."""
+        """Stores each element when it is taken, so that the code that yields the elements observes it."""
         for other in others:
             new = _at_once(tx, other, self.members)
             if new is not None:
@@ -287,7 +287,7 @@ class SetVariable(VariableTracker):
                 continue
             for hashed, _ in self._elements_of(tx, other):
                 self._take_out(tx, hashed)
-            self._change(tx, self.members, set.difference_update, Elements({}))  # it may make the table smaller
+            self._change(tx, self.members, set.difference_update, Elements({}))  # it may shrink the table
         return ConstantVariable(None)
 
     def _symmetric_difference_update(self, tx: Tracer, other: VariableTracker) -> VariableTracker:
@@ -333,7 +333,7 @@ class SetVariable(VariableTracker):
         state = self.state
         members, operands = self._common(tx, others)
         if self.state is not state and len(others) == 1:
-            return SetVariable(members, cls=self.cls)  # those found, one by one
+            return SetVariable(members, cls=self.cls)  # CPython, too, adds the members that it finds one by one
         if self.state is not state:
             unsupported("unsupported_iteration", "a set that changes while what it has in common with others is found")
         return SetVariable(members, cls=self.cls, state=made_state(self.cls.intersection, state, operands, members))
@@ -341,8 +341,8 @@ class SetVariable(VariableTracker):
     def _common(
         self, tx: Tracer, others: tuple[VariableTracker, ...]
     ) -> tuple[dict[Any, VariableTracker], tuple[SetState | Elements, ...]]:
-        """The members that all others have, too, and the others as operands. Looks each element up in the set as it is
-        by then."""
+        """The members that all others have, too, and the others as operands. Each element is looked up in the set's
+        state at that time."""
         operands: list[SetState | Elements] = []
         known: dict[Any, VariableTracker] | None = None
         for other in others:
@@ -355,7 +355,7 @@ class SetVariable(VariableTracker):
                 continue
             found: dict[Any, VariableTracker] = {}
             before = known
-            current = lambda: self.members if before is None else before  # noqa: B023 - called in this turn
+            current = lambda: self.members if before is None else before  # noqa: B023 - called within this iteration
             for hashed, item in hashed_elements(tx, other, current):
                 if hashed in current():
                     found.setdefault(hashed, item)
@@ -395,11 +395,11 @@ class SetVariable(VariableTracker):
             cg.build_new(self, lambda: cg.emit.build_set(0), lambda: self.fill(cg))
 
     def fill(self, cg: Codegen) -> None:
-        """With the empty set on the stack, emits what puts the members in (keeps the set on the stack)."""
+        """Emits code that stores the members in the empty set on top of the stack, and leaves it there."""
         self.state.fill(cg)
 
     def hold_changes(self, cg: Codegen) -> None:
-        """Emits code that pushes what was done to a set from outside, as ``set_tables.replay_set`` takes it."""
+        """Emits code that pushes the operations on a set from outside, as ``set_tables.replay_set`` takes them."""
         assert self.state.given is not None
         self.state.given.keep(cg)
         push_steps(cg, self.state.steps(to_given=True)[1])
@@ -423,12 +423,12 @@ class SetIteratorVariable(IteratorVariable):
         if self.size is None:
             return None
         if len(self.owner.members) != self.size:
-            self.size = -1  # it raises from now on
+            self.size = -1  # so that each later step raises, too
             tx.raise_error(RuntimeError, "Set changed size during iteration")
         if self.owner.state is not self.state:
             unsupported("unsupported_iteration", "a set whose members change while it is iterated")
         if not self.rest:
-            self.size = None  # at its end, whatever becomes of the set
+            self.size = None  # exhausted, even if the set changes
             return None
         return self.rest.pop(0)
 
@@ -441,18 +441,18 @@ class SetIteratorVariable(IteratorVariable):
 
 
 def constant_part(tx: Tracer, value: Any) -> VariableTracker:
-    """A constant that is a key or member: a tuple or frozenset is one to iterate over, too."""
+    """The tracker of a constant key or member; those of tuples and frozensets can be iterated over."""
     return ConstantVariable(value) if type(value) is str else tx.values.from_result(value, "key")
 
 
 def given_set(tx: Tracer, value: Any, items: Iterable[Any], source: Source, cls: type) -> SetVariable:
-    """The tracker of a set of constants from outside, or of what an object holds that is one."""
+    """The tracker of a set of constants from outside, or of the content of an instance of a subclass of set."""
     members = {item: constant_part(tx, item) for item in items}
     return SetVariable(members, source, cls, state=GivenState(members, source, value))
 
 
 def set_content(value: VariableTracker) -> SetVariable | None:
-    """The members of a set, or of an object that is one; None for other values."""
+    """The tracker of a set, or of the content of an instance of a subclass of set; None for other values."""
     content = value.content or value
     return content if isinstance(content, SetVariable) else None
 
@@ -460,8 +460,9 @@ def set_content(value: VariableTracker) -> SetVariable | None:
 def hashed_elements(
     tx: Tracer, value: VariableTracker, keys: Callable[[], Iterable[Any]]
 ) -> Iterator[tuple[Any, VariableTracker]]:
-    """The elements with their hash keys as a set takes them: those of sets and plain dicts without asking for their
-    hashes again, others one by one, each hashed before the next is asked for. `keys`: those that they meet."""
+    """The elements with their hash keys, as a set collects them: those of sets and plain dicts without hashing them
+    again, others one by one, each hashed before the next is taken. `keys` gives the hash keys with which they are
+    compared."""
     content = set_content(value)
     if content is not None:
         check_together(tx, keys(), content.members)
@@ -476,12 +477,13 @@ def hashed_elements(
 
 
 def _asks_nothing(value: VariableTracker) -> bool:
-    """Whether to take and hash the elements runs none of the program's code."""
+    """Whether taking and hashing the elements runs none of the program's code."""
     return value.is_constant() or is_plain_sequence(value) and all(m.is_constant() for m in value.items)  # type: ignore
 
 
 def _collected(tx: Tracer, value: VariableTracker, keys: Iterable[Any] | None = None) -> dict[Any, VariableTracker]:
-    """All elements, of equal ones the first; `keys`: those that they meet, None: each other."""
+    """All elements, the first of equal ones; `keys` are the hash keys with which they are compared, None for each
+    other's."""
     found: dict[Any, VariableTracker] = {}
     for hashed, item in hashed_elements(tx, value, lambda: found if keys is None else keys):
         found.setdefault(hashed, item)
@@ -489,7 +491,8 @@ def _collected(tx: Tracer, value: VariableTracker, keys: Iterable[Any] | None = 
 
 
 def _at_once(tx: Tracer, value: VariableTracker, keys: Iterable[Any]) -> dict[Any, VariableTracker] | None:
-    """The elements, where to take, to hash and to compare them with these keys runs none of the program's code."""
+    """The elements, if taking and hashing them and comparing them with `keys` runs none of the program's code; None
+    otherwise."""
     content, entries = set_content(value), tx.iteration.plain_dict(value)
     if content is None and entries is None and not _asks_nothing(value):
         return None
@@ -498,7 +501,8 @@ def _at_once(tx: Tracer, value: VariableTracker, keys: Iterable[Any]) -> dict[An
 
 
 def _operand(tx: Tracer, value: VariableTracker, elements: dict[Any, VariableTracker]) -> SetState | Elements:
-    """What methods of sets see of a value that has these elements: a set's table, a plain dict's size."""
+    """The operand that represents a value with these elements for CPython's set methods, whose result depends on the
+    table of a set and the size of a plain dict."""
     content = set_content(value)
     if content is not None:
         return content.state
@@ -512,14 +516,14 @@ def set_of(tx: Tracer, value: VariableTracker, cls: type = set) -> SetVariable:
     if cls is set:
         state = made_state(set.update, known_state({}, set()), (operand,), members)
     elif isinstance(operand, SetState) and set_content(value).cls is frozenset:  # type: ignore[union-attr]
-        state = made_state(frozenset.union, operand, (), members)  # frozenset() gives the same object
+        state = made_state(frozenset.union, operand, (), members)  # frozenset() would return the same object
     else:
         state = made_state(frozenset, None, (operand,), members)
     return SetVariable(members, cls=cls, state=state)
 
 
 def _common(a: dict[Any, VariableTracker], b: dict[Any, VariableTracker]) -> dict[Any, VariableTracker]:
-    """The members of both: those of the smaller set (Objects/setobject.c, set_intersection)."""
+    """The common members, taken from the smaller set (Objects/setobject.c, set_intersection)."""
     small, large = (a, b) if len(b) > len(a) else (b, a)
     return {hashed: member for hashed, member in small.items() if hashed in large}
 
@@ -540,12 +544,12 @@ def _wrap_set(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     if all(is_constant_value(item) for item in value):
         tx.guard(source, "set_items", frozenset(value))
         return given_set(tx, value, value, source, type(value))
-    # The members in the order in which the set has them: nothing else tells one from another at the next call.
+    # Members are guarded by their place in the iteration order, the only way to find them at the next call.
     listed = ComputedSource(source, tuple, f"tuple({source.name})")
     tx.guard(listed, "len", len(value))
     members: dict[Any, VariableTracker] = {}
     made = SetVariable(members, source, type(value), True, GivenState(members, source, value))
-    tx.output.effects.track(value, made)  # members may lead to it
+    tx.output.effects.track(value, made)  # members may refer to the set
     for place, item in enumerate(value):
         hasher = tx.classes.lookup(type(item), "__hash__")
         if isinstance(hasher, types.FunctionType) and hasher is not torch.Tensor.__hash__:

@@ -1,9 +1,9 @@
-"""Dicts in which attributes live: the own dict of an object, a function, a module, a partial.
+"""Dicts that store attributes: the ``__dict__`` of an object (the keeper), a function, a module or a partial.
 
-A trace that knows such a dict through its keeper alone keeps what is written to it with the keeper, by name; so an
-object whose dict nobody has asked for stays without one. Once the dict has a second name (an argument, ``vars(o)``,
-another object that shares it, a frame's globals) its own tracker holds all of it. Invariant: a dict's contents are in
-one place.
+While the trace knows such a dict only through its keeper, it records writes with the keeper, by attribute name; so an
+object whose ``__dict__`` is never read gets no tracker for it. Once the dict is reachable in another way (an argument,
+``vars(o)``, another object that shares it, a frame's globals), a tracker of the dict itself holds all entries.
+Invariant: a dict's contents are recorded in one place.
 """
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def dict_in(tracker: VariableTracker | None) -> DictVariable | None:
-    """The entries of a dict, or of an object that is one."""
+    """The tracker of a dict, or of the content of an instance of a subclass of dict; None for other values."""
     content = tracker.content if tracker is not None else None
     found = content if content is not None else tracker
     return found if isinstance(found, DictVariable) else None
 
 
 def space_at(tx: Tracer, real: dict[Any, Any], source: Source) -> DictVariable:
-    """The tracker of the dict itself, which from now on holds what is written to it."""
+    """The tracker of the dict itself, which records its writes from now on."""
     found = dict_in(realized(tx, tx.values.wrap_at(real, source)))
     if found is None:
         unsupported("unsupported_value", f"{source.name}, a dict of attributes")
@@ -36,11 +36,11 @@ def space_at(tx: Tracer, real: dict[Any, Any], source: Source) -> DictVariable:
 def read_own(
     tx: Tracer, keeper: VariableTracker, real: dict[Any, Any] | None, source: Source | None, name: str
 ) -> VariableTracker | None:
-    """What a keeper's dict has under a name, looked at and guarded; None if there is nothing.
+    """The value under a name in a keeper's dict, realized and guarded; None if there is none.
 
     Args:
         real: the dict, if the keeper came in from outside.
-        source: where it is found.
+        source: where the dict lives.
     """
     effects = tx.output.effects
     space = effects.space_of(tx, keeper, real, source)
@@ -62,7 +62,7 @@ def read_own(
 def write_own(
     tx: Tracer, keeper: VariableTracker, real: dict[Any, Any] | None, source: Source | None, name: str, value: Any
 ) -> None:
-    """Sets what a keeper's dict has under a name, or deletes it with MISSING, which is there then."""
+    """Sets the value under a name in a keeper's dict; MISSING deletes the name, which has to be there."""
     effects = tx.output.effects
     space = effects.space_of(tx, keeper, real, source)
     if space is None and real is not None and value is not MISSING:
@@ -78,8 +78,8 @@ def write_own(
 
 
 def set_anew(tx: Tracer, real: dict[Any, Any], source: Source, name: str) -> DictVariable | None:
-    """To be asked before a name is set that the trace has deleted, which then comes last: the tracker to do that with;
-    None where the dict does not have the name from before the trace, so that setting it puts it there."""
+    """The tracker through which a name has to be set that the trace has deleted, so that the name moves to the end of
+    the dict. None where the dict did not have the name before the trace: then setting it adds it at the end anyway."""
     if name in real:
         return space_at(tx, real, source)
     tx.guard(source, "dict_lacks", name)
@@ -90,7 +90,7 @@ class OwnDictVariable(DictVariable):
     """``obj.__dict__`` of an object that the traced program made.
 
     Args:
-        keeper: the object, which is built with these entries.
+        keeper: the object, which generated code builds with these entries as its attributes.
     """
 
     def __init__(self, keeper: VariableTracker) -> None:
@@ -103,7 +103,7 @@ class OwnDictVariable(DictVariable):
         )
 
     def fill_keeper(self, cg: Codegen) -> None:
-        """With the new object on the stack, emits its attributes (keeps the object on the stack)."""
+        """Emits code that sets the attributes of the new object on top of the stack, and leaves it there."""
         if self.items:
             cg.push_of_top(own_dict)
             self.fill(cg)
@@ -111,12 +111,12 @@ class OwnDictVariable(DictVariable):
 
 
 def own_dict(value: Any) -> Any:
-    """An object's own dict, past what its class makes of ``__dict__``; generated code asks for it."""
+    """An object's own dict, regardless of a ``__dict__`` that its class defines; called by generated code."""
     return object.__getattribute__(value, "__dict__")
 
 
 def dict_source(keeper: VariableTracker) -> Source | None:
-    """Where the own dict of an object is found; None if the object was made in the trace."""
+    """The source of an object's own dict; None if the object was made in the trace."""
     if keeper.dict_source is None and keeper.source is not None:
         keeper.dict_source = InstanceDictSource(keeper.source)
     return keeper.dict_source

@@ -1,10 +1,11 @@
-"""Sizes and counters that a dict or a set is asked for: ``n in {3, 4}``, ``table.get(n)``.
+"""Lookups of symbolic integers in a dict or a set: ``n in {3, 4}``, ``table.get(n)``.
 
-A number is its own key, and who asks for the key fixes the number. Where the dict has few keys, and all are plain, it
-is compared with each that is a number instead: a call with any number that is none of them has the same answer.
+The hash key of a number is its value, so reading the hash key specializes a symbolic number. Where the dict has few
+keys, all of them plain, the number is compared with each numeric key instead: then every other number that is none of
+them gives the same result.
 
-Invariant: what is said to be absent is so in every call that the trace is for; each comparison is decided, and so
-guarded, and so are the keys.
+Invariant: a number that is reported absent is absent in every call that the guards admit; the result of each comparison
+is guarded, and so are the keys.
 """
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ from ..numbers.symbolic_ints import SymbolicIntVariable
 if TYPE_CHECKING:
     from ..protocols import Tracer
 
-_MOST = 16  # keys that are compared: each is a guard
+_MOST = 16  # keys in the container; the comparison with each number among them is a guard
 _NUMBERS = (int, bool, float)
-_NO_NUMBERS = (str, bytes, type(None))  # equal to none
+_NO_NUMBERS = (str, bytes, type(None))  # types whose values equal no number
 
 
 def lacks_number(tx: Tracer, key: VariableTracker, keys: Callable[[], Collection[Any]]) -> bool:
-    """Whether a key is a symbolic number that is none of the hash keys; False also where that is not asked so.
+    """Whether a key is a symbolic number that is none of the hash keys; False also where this comparison doesn't apply.
 
     Args:
-        keys: gives the hash keys, and guards that there are no others.
+        keys: function that returns the hash keys and guards that there are no others.
     """
     number = realized(tx, key)
     if not isinstance(number, SymbolicIntVariable) or isinstance(number.expr, int) or number.is_running():

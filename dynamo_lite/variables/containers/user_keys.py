@@ -1,7 +1,7 @@
 """Keys of dicts and members of sets whose class has a ``__hash__`` of the user's.
 
-Invariant: a container with such keys lives in the trace alone; building it for real would run the user's code a second
-time, and at another point of the program.
+Invariant: a container with such keys exists only in the trace, since generated code that rebuilt it would run the
+user's ``__hash__`` a second time, and at another point of the program.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class UserKey:
-    """A key with a ``__hash__`` of the user's; equality asks ``__eq__``, as the dict or set would."""
+    """A hash key with a ``__hash__`` of the user's; comparison calls ``__eq__``, as the dict or set would."""
 
     __slots__ = ("hash", "made_at", "met", "tx", "value")
 
@@ -26,7 +26,7 @@ class UserKey:
         self.value = value
         self.hash = hash
         self.made_at = tx.output.effects.epoch
-        self.met: Any = self  # the key of a container that it has been found to equal last
+        self.met: Any = self  # the container's key to which it was last found equal
 
     def __hash__(self) -> int:
         return self.hash
@@ -46,8 +46,8 @@ class UserKey:
 
 
 def check_given(tx: Tracer, keys: Iterable[Any], what: str) -> None:
-    """Refuses a container from outside with members of enums, or classes, as keys that are hashed or compared in
-    Python: guards would do so as well."""
+    """Breaks the graph for a container from outside whose keys are enum members or classes that define ``__hash__`` or
+    ``__eq__`` in Python, as guards would call these methods, too."""
     seen: dict[int, Any] = {}
     for key in keys:
         if isinstance(key, tuple):
@@ -60,14 +60,14 @@ def check_given(tx: Tracer, keys: Iterable[Any], what: str) -> None:
 
 
 def check_unchanged(keys: Iterable[Any]) -> None:
-    """Breaks the capture where generated code would hash a key that has been changed since the program hashed it."""
+    """Breaks the graph where generated code would hash a key that has been changed since the program hashed it."""
     for key in keys:
         if isinstance(key, UserKey) and key.value.changed_at > key.made_at:
             unsupported("unsupported_value", f"a key of {key.value.describe()}, changed since it was hashed")
 
 
 def check_rebuildable(keys: Iterable[Any], what: str) -> None:
-    """Breaks the capture before a container with such keys that generated code would have to fill."""
+    """Breaks the graph where generated code would have to fill a container with keys that define ``__hash__``."""
     for key in keys:
         if isinstance(key, UserKey):
             unsupported("unsupported_value", f"{what} with a key of {key.value.describe()}, which defines __hash__")

@@ -1,6 +1,6 @@
-"""What views of a dict's keys and items do as sets: ``keys() & other``, ``isdisjoint``, comparisons.
+"""Set operations of views of a dict's keys and items: ``keys() & other``, ``isdisjoint``, comparisons.
 
-Invariant: the sets that come of it have the tables that Objects/dictobject.c gives them.
+Invariant: the resulting sets have the same tables as those that Objects/dictobject.c makes.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def view_binary(tx: Tracer, view: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
-    """dictviews_as_number"""
+    """The binary operators of views (Objects/dictobject.c, dictviews_as_number)."""
     if view.what == "values" or op not in _CHANGES and op != "&":
         return None
     if op == "&":
@@ -25,7 +25,7 @@ def view_binary(tx: Tracer, view: Any, op: str, other: VariableTracker, reflecte
         if view.what == other.what == "items":
             return _items_of_one(tx, first, second)
     of_dict = not reflected and view.what == "keys" and tx.iteration.plain_dict(view.owner) is not None
-    made = set_of(tx, view.owner if of_dict else first)  # of a dict itself: its size counts
+    made = set_of(tx, view.owner if of_dict else first)  # for a dict itself, as its size affects the table
     made.call_method(tx, _CHANGES[op], [second], {})
     return made
 
@@ -34,7 +34,7 @@ _CHANGES = {"|": "update", "-": "difference_update", "^": "symmetric_difference_
 
 
 def _intersection(tx: Tracer, view: Any, other: VariableTracker) -> VariableTracker:
-    """_PyDictView_Intersect: asks the dict as it is by then for each element of the other."""
+    """``view & other`` (_PyDictView_Intersect): looks up each element of the other in the dict's state at that time."""
     size = len(view.owner.items)
     if isinstance(other, SetVariable) and other.cls is set and other.holder is None and size <= len(other.members):
         return other.call_method(tx, "intersection", [view], {})
@@ -49,7 +49,8 @@ def _intersection(tx: Tracer, view: Any, other: VariableTracker) -> VariableTrac
 
 
 def _items_of_one(tx: Tracer, first: Any, second: Any) -> SetVariable:
-    """dictitems_xor: the items that the first dict does not have, then those that the second does not have."""
+    """``^`` of two item views (dictitems_xor): the items that only the second dict has, then those that only the first
+    has."""
     found: dict[Any, VariableTracker] = {}
     for some, others in ((second, first), (first, second)):
         for item in tx.iteration.steps(tx.iteration.get_iter(some)):
@@ -59,7 +60,7 @@ def _items_of_one(tx: Tracer, first: Any, second: Any) -> SetVariable:
 
 
 def is_disjoint(tx: Tracer, view: Any, other: VariableTracker) -> VariableTracker:
-    """dictviews_isdisjoint"""
+    """``view.isdisjoint(other)`` (dictviews_isdisjoint)."""
     given = other
     if isinstance(other, (type(view), SetVariable)):
         if tx.operators.as_index(other.length(tx)) > len(view.owner.items):
@@ -70,7 +71,7 @@ def is_disjoint(tx: Tracer, view: Any, other: VariableTracker) -> VariableTracke
 
 
 def view_compare(tx: Tracer, view: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-    """dictview_richcompare"""
+    """Comparisons of views (dictview_richcompare)."""
     if view.what == "values" or not isinstance(other, (type(view), SetVariable)):
         return None
     sizes = len(view.owner.items), tx.operators.as_index(other.length(tx))

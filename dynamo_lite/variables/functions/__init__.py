@@ -1,5 +1,5 @@
-"""Trackers of callables: functions of the user's, builtins, partials, generators, functions under caches; what a
-program asks of functions and classes (`introspected`).
+"""Trackers of callables (functions of the user's, builtins, partials, generators, cached functions), and introspection
+of functions and classes (`introspected`).
 
-A part of `variables`: what may be imported is said there.
+A part of `variables`, whose docstring names the permitted imports.
 """

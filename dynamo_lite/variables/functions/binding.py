@@ -1,7 +1,7 @@
-"""How the arguments of a call become a Python function's parameters.
+"""Binding of a call's arguments to a Python function's parameters.
 
-Invariant: what does not fit raises the TypeError that CPython raises, word for word, in the order in which it looks
-(Python/ceval.c, initialize_locals).
+Invariant: arguments that do not fit raise the same TypeError as in CPython, word for word, and errors are detected in
+CPython's order (Python/ceval.c, initialize_locals).
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Bound = dict[str, VariableTracker]
 def bind_arguments(
     tx: Tracer, function: BaseFunctionVariable, args: Sequence[VariableTracker], kwargs: Bound
 ) -> Bound:
-    """The parameters' values for a call."""
+    """The values of the parameters for a call, by name."""
     code = function.code()
     npos, nkw = code.co_argcount, code.co_kwonlyargcount
     names = code.co_varnames
@@ -69,7 +69,7 @@ def _take_defaults(tx: Tracer, function: BaseFunctionVariable, bound: Bound) -> 
         _check_missing(tx, function, "keyword-only", [name for name in keyword_only if name not in bound])
 
 
-# ---------------------------------------------------------------- what does not fit
+# ---------------------------------------------------------------- errors
 def _fail(tx: Tracer, function: BaseFunctionVariable, what: str) -> NoReturn:
     tx.raise_error(TypeError, f"{function.function_name()}() {what}")
 

@@ -1,8 +1,9 @@
 """Builtin functions and functions of C modules.
 
-Each builtin is a row of the table of calls: the function and a handler on trackers. A C function that only computes is
-folded when its arguments are known; one with a Python equivalent in ``polyfills`` is inlined through that; a method is
-its receiver's affair; every other call breaks the graph. Invariant: a function is folded only if its row says so.
+Each builtin is a row of the table of calls: the function and a handler on trackers. A C function without side effects
+is constant-folded when its arguments are known; one with a Python equivalent in ``polyfills`` is inlined through that;
+a call of a method is left to its receiver's tracker; every other call breaks the graph. Invariant: a function is folded
+only if its row says so.
 """
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ class BuiltinVariable(RealObjectVariable):
     def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if op not in ("==", "!=") or not isinstance(other, BuiltinVariable):
             return None
-        return ConstantVariable((self.value == other.value) == (op == "=="))  # methods are made anew at each access
+        return ConstantVariable((self.value == other.value) == (op == "=="))  # bound methods are new at each access
 
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if tx.output.symbols.any:
@@ -90,7 +91,7 @@ class BuiltinVariable(RealObjectVariable):
     def _by_receiver(
         self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        """As the value does whose method it is."""
+        """Evaluates the call through the tracker of the object whose method this is."""
         if isinstance(self.value, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
             return tx.call_unbound(self.value, args, kwargs)
         bound = getattr(self.value, "__self__", None)
@@ -139,7 +140,7 @@ def _skipped(
     unsupported(decision.kind, f"{name}(){by_user}")
 
 
-# ---------------------------------------------------------------- from outside
+# ---------------------------------------------------------------- wrapping
 _WRITTEN_IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
                  types.MethodWrapperType, types.ClassMethodDescriptorType)
 
@@ -155,7 +156,7 @@ _CONTAINERS = (list, dict, set, collections.deque, collections.OrderedDict, coll
 
 @wraps_if(lambda v: type(v) is types.BuiltinMethodType and type(v.__self__) in _CONTAINERS, rank=1)
 def _wrap_container_method(tx: Tracer, value: Any, source: Source) -> VariableTracker:
-    """``items.append``: made anew each time it is read, so its identity tells nothing."""
+    """``items.append``: each read makes a new object, so a guard on its identity would always fail."""
     tx.guard(source, "type_is", types.BuiltinMethodType)
     tx.guard(AttrSource(source, "__name__"), "const", value.__name__)
     method = BoundMethodVariable(tx.values.wrap_now(value.__self__, AttrSource(source, "__self__")), value.__name__)
@@ -164,7 +165,8 @@ def _wrap_container_method(tx: Tracer, value: Any, source: Source) -> VariableTr
 
 
 def _is_bound_to_object(value: Any) -> bool:
-    """Whether a method written in C is evaluated by the object that it is bound to, whose class defines it."""
+    """Whether a bound method written in C is evaluated through its object's tracker, as the object's class defines
+    it."""
     if not issubclass(type(value), (types.BuiltinMethodType, types.MethodWrapperType)):
         return False
     owner, cls = value.__self__, type(value.__self__)
@@ -177,7 +179,7 @@ def _is_bound_to_object(value: Any) -> bool:
 
 @wraps_if(_is_bound_to_object, rank=2)
 def _wrap_method_of_object(tx: Tracer, value: Any, source: Source) -> VariableTracker:
-    """A method of an object, made anew each time it is read: a guard on its identity would keep the object alive."""
+    """A bound method of an object, which is new at each read; a guard on its identity would keep the object alive."""
     owner = realized(tx, tx.values.wrap_at(value.__self__, AttrSource(source, "__self__")))
     method: VariableTracker = tx.getattr(owner, value.__name__)
     tx.guard(source, "type_is", type(value))
@@ -186,7 +188,7 @@ def _wrap_method_of_object(tx: Tracer, value: Any, source: Source) -> VariableTr
     return method
 
 
-# ---------------------------------------------------------------- values and their kinds
+# ---------------------------------------------------------------- values and their types
 @handles(len)
 def _len(tx: Tracer, value: VariableTracker) -> VariableTracker:
     return value.length(tx)
@@ -437,7 +439,7 @@ def _ascii(tx: Tracer, value: VariableTracker) -> VariableTracker:
 
 
 class _Text:
-    """Something whose repr() is known."""
+    """An object with a given repr()."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -533,7 +535,7 @@ def _object_ne(tx: Tracer, owner: VariableTracker, other: VariableTracker) -> Va
 def _index(tx: Tracer, value: VariableTracker) -> VariableTracker:
     if isinstance(value, ObjectVariable):
         index = index_of(tx, value)
-        return index if index is not None else ConstantVariable(tx.operators.as_index(value))  # which raises
+        return index if index is not None else ConstantVariable(tx.operators.as_index(value))  # as_index raises
     if isinstance(value, TensorVariable):
         return value.call_method(tx, "__index__", [], {})
     if value.own_method(tx, "__index__") is not None:

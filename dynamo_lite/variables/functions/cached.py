@@ -1,7 +1,7 @@
 """Functions under ``functools.lru_cache``.
 
-Invariant: a cached function is called while tracing only for known arguments, and its result is guarded by asking the
-cache again; what it keeps is one object, which the program may change or compare.
+Invariant: a cached function is called while tracing only for known arguments, and a guard calls it again to check that
+the result is the same. A cached result is one object, which the program may mutate or compare by identity.
 """
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ class CachedFunctionVariable(RealObjectVariable):
         return f"cached function {getattr(self.value, '__qualname__', self.value)}"
 
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        """Asks the cache where the arguments are known; else evaluates the function, if that makes no difference."""
+        """Calls the cached function if the arguments are known; otherwise evaluates the function inside the cache, if
+        the program can't observe the difference."""
         for argument in _elements([*args, *kwargs.values()]):
             if isinstance(argument, ScalarVariable):
                 argument.refuse("an argument of a cached function")
             if _is_new(argument):
-                # The cache keeps what the first call gave, whatever becomes of the object.
+                # The cache keeps the result of the first call even if the object changes.
                 what = f"{self.describe()} keeps what it gives for {argument.describe()}, made here"
                 unsupported("call_skipped", what)
         sized = all(map(_is_known, (*args, *kwargs.values()))) and (
@@ -53,7 +54,7 @@ class CachedFunctionVariable(RealObjectVariable):
         with tx.output.effects.watched() as touched:
             result = tx.call(self._inside(tx), args, kwargs)
         if len(calls) > begun:
-            # It logs, and does so once for these arguments: the cache decides about that when it is called.
+            # The function logs, once for these arguments: a deferred call of the cached function decides whether.
             if not result.is_none():
                 unsupported("print_or_log", f"{self.describe()} logs and returns something")
             del calls[begun:]
@@ -67,22 +68,22 @@ class CachedFunctionVariable(RealObjectVariable):
         elif tx.output.operations == operations and all(map(_is_known, (*args, *kwargs.values()))):
             return self._ask_for_objects(tx, args, kwargs, result)
         elif sized or not (result.is_constant() and is_constant_value(result.constant())):
-            # The cache gives the same object each time, which may have been changed since.
+            # The cache returns the same object each time, which may have been changed since.
             unsupported("call_skipped", f"{self.describe()} keeps an object, for {_first_unknown(args, kwargs)}")
         return result
 
     def _ask_for_objects(
         self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker], result: VariableTracker
     ) -> VariableTracker:
-        """What the cache gives for objects of the program and sizes that are symbols, if it is what the function gives,
-        `result`."""
+        """The cached result for objects of the program and symbolic sizes, if it equals `result`, the result of the
+        function itself."""
         known = tuple(map(_real, args)), {name: _real(a) for name, a in kwargs.items()}
-        # The function first, of which the cache learns nothing: what it is asked here it keeps, and before the call
-        # the program may have changed what the function reads.
+        # The function itself is called first, as that leaves the cache unchanged: the program may have changed state
+        # that the function reads, and a call of the cached function now would keep a result from before that change.
         for function in (self.value.__wrapped__, self.value):
             if not _Comparison(tx).stands_for(result, tx.run_python(CachedCall(function, *known).ask)):
                 if all(a.is_constant() for a in (*args, *kwargs.values())):
-                    break  # sizes alone: what the cache holds for these
+                    break  # only sizes: the cache is called for these constants below
                 what = "keeps what was made before a change" if function is self.value else "reads what was changed"
                 unsupported("call_skipped", f"{self.describe()} {what}, for {_first_unknown(args, kwargs)}")
         else:
@@ -93,11 +94,12 @@ class CachedFunctionVariable(RealObjectVariable):
         self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker], known: tuple[Any, Any],
         result: VariableTracker,
     ) -> VariableTracker:
-        """The same, where `result` is what the cache gives; `known` are the arguments of this call."""
+        """The same, where `result` is known to equal the cached result; `known` are the arguments of this call."""
         given = [a for a in _elements([*args, *kwargs.values()]) if a.is_symbolic or not a.is_constant()]
         sized = any(a.is_symbolic for a in given)
         if sized or len(given) == 1 and given[0] in (*args, *kwargs.values()):
-            # The cache is asked for whatever object stands there: another one of the kind needs no other graph.
+            # At each call the cache is called with the argument of that call, so that another object with an equal
+            # result needs no other graph.
             return self._at_open_call(tx, args, kwargs, given, result if sized else None)
         for argument in given:
             assert argument.source is not None
@@ -108,8 +110,8 @@ class CachedFunctionVariable(RealObjectVariable):
         self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker],
         given: list[VariableTracker], made: VariableTracker | None,
     ) -> VariableTracker:
-        """What the cache gives for objects and sizes that stand where `given` do; the numbers in it are those in
-        `made`."""
+        """The cached result, where each call passes its own objects and sizes for those in `given`; the numbers in the
+        result are the expressions in `made`."""
         opened = tuple(_opened(a, given) for a in args), {name: _opened(a, given) for name, a in kwargs.items()}
         asked = CachedCall(self.value, *opened)
         value = asked.ask(*(a.example() if a.is_symbolic else a.value for a in given))
@@ -128,7 +130,7 @@ class CachedFunctionVariable(RealObjectVariable):
         return realized(tx, tx.values.wrap_at(inside, AttrSource(where, "__wrapped__")))
 
     def _ask(self, tx: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> VariableTracker:
-        """What the cache gives for known arguments, asked again at each call."""
+        """The cached result for known arguments; guards call the cached function again at each call."""
         result = tx.run_python(self.value, *args, **kwargs)
         if is_constant_value(result) and not kwargs:
             tx.guard_result(self.value, args, result)
@@ -136,7 +138,7 @@ class CachedFunctionVariable(RealObjectVariable):
         return self._at_cache(tx, CachedCall(self.value, args, kwargs))
 
     def _at_cache(self, tx: Tracer, asked: CachedCall) -> VariableTracker:
-        """What the cache holds, where guards find it."""
+        """The tracker of a cached result, with a source through which guards reach it."""
         source = AttrSource(ConstSource(asked, asked.words()), "result")
         return realized(tx, tx.values.wrap_at(asked.result, source))
 
@@ -147,7 +149,7 @@ class CachedFunctionVariable(RealObjectVariable):
 
 
 def _elements(arguments: Iterable[VariableTracker]) -> Iterator[VariableTracker]:
-    """The arguments, of tuples their elements."""
+    """The arguments, with tuples replaced by their elements."""
     for argument in arguments:
         if _is_tuple(argument):
             yield from _elements(argument.items)  # type: ignore[attr-defined]
@@ -156,7 +158,7 @@ def _elements(arguments: Iterable[VariableTracker]) -> Iterator[VariableTracker]
 
 
 def _is_new(argument: VariableTracker) -> bool:
-    """Whether an argument is an object with a state that the trace has made."""
+    """Whether an argument is an object that was made in the trace."""
     return argument.source is None and isinstance(argument, ObjectVariable)
 
 
@@ -167,7 +169,8 @@ def _is_tuple(argument: VariableTracker) -> bool:
 
 
 def _is_known(argument: VariableTracker) -> bool:
-    """Whether a cache finds an argument again: constants, sizes, objects from outside by identity, tuples of these."""
+    """Whether a cache can find an argument again: constants, sizes, objects from outside that compare by identity, and
+    tuples of these."""
     if argument.is_constant():
         return True
     if _is_tuple(argument):
@@ -198,15 +201,15 @@ def _reference(argument: VariableTracker) -> Source:
 
 
 class _Comparison:
-    """A comparison of what the trace has made with what a cache gives: the same objects and constants, in equal
-    containers and new objects, each of which stands for one."""
+    """A structural comparison of a result made in the trace with a cached result: both have to consist of the same
+    objects from outside and equal constants, in containers and new objects that correspond one to one."""
 
     def __init__(self, tx: Tracer) -> None:
         self.tx = tx
-        self.met: dict[int, Any] = {}  # what trackers of containers stand for, by id
+        self.met: dict[int, Any] = {}  # the values to which trackers of containers correspond, by the trackers' ids
 
     def stands_for(self, tracker: VariableTracker, value: Any) -> bool:
-        """Whether `tracker` is `value`."""
+        """Whether `tracker` corresponds to `value`."""
         tracker = realized(self.tx, tracker)
         if tracker.source is not None and not tracker.is_constant():
             return self.tx.output.effects.tracker_of(value) is tracker

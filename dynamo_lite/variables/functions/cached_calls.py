@@ -1,6 +1,6 @@
-"""Calls of cached functions, as places where guards find what the cache gives.
+"""Calls of cached functions as sources, through which guards reach the cached results.
 
-Invariant: a call keeps none of the program's objects alive, and what it stands for is what the cache gives now.
+Invariant: such a call keeps none of the program's objects alive, and each read gives the cache's current result.
 """
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
-# Arguments that are found again by their elements.
+# Types of tuples, which a cache finds again by their elements.
 TUPLES = (tuple, torch.Size)
 
 
 class Open:
-    """Stands for an argument, or an element of one, that is given at each call.
+    """Placeholder for an argument, or an element of one, that each call supplies.
 
     Args:
-        place: its place among those that are given.
+        place: its index among the supplied values.
     """
 
     def __init__(self, place: int) -> None:
@@ -28,10 +28,10 @@ class Open:
 
 
 class Parts:
-    """Stands for a tuple of such arguments; a ``torch.Size`` itself holds nothing but ints.
+    """Representation of a tuple argument with placeholders; a real ``torch.Size`` can hold only ints.
 
     Args:
-        cls: its type.
+        cls: the type of the tuple.
         parts: its elements.
     """
 
@@ -48,8 +48,8 @@ class CachedCall:
 
     Args:
         function: the cached function.
-        args: its arguments: constants, weak references to objects, :class:`Open` ones, and :class:`Parts` of these.
-        kwargs: the same of keywords.
+        args: its arguments: constants, weak references to objects, :class:`Open` placeholders, :class:`Parts` of these.
+        kwargs: its keyword arguments, in the same form.
     """
 
     def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -58,13 +58,13 @@ class CachedCall:
         self.kwargs = kwargs
 
     def ask(self, *given: Any) -> Any:
-        """What the function gives, with `given` for what is open."""
+        """Calls the function with `given` in place of the open arguments."""
         args = [_value(arg, given) for arg in self.args]
         kwargs = {name: _value(arg, given) for name, arg in self.kwargs.items()}
         return self.function(*args, **kwargs)
 
     def __call__(self, *given: Any) -> Any:
-        """For guards, to which a call that fails is one without a result."""
+        """:meth:`ask` for guards, which treat a LookupError as a missing value."""
         try:
             return self.ask(*given)
         except Exception as error:
@@ -72,11 +72,11 @@ class CachedCall:
 
     @property
     def result(self) -> Any:
-        """What the cache holds, where nothing is open."""
+        """The cached result, where no argument is open."""
         return self()
 
     def words(self, given: str = "") -> str:
-        """The call's text; with open arguments, whose text is `given`, it tells the function from all others."""
+        """The text of the call. With open arguments, whose text is `given`, it also identifies the function."""
         parts = [*map(_words, self.args), *(f"{k}={_words(v)}" for k, v in self.kwargs.items())]
         name = getattr(self.function, "__qualname__", "cached function")
         text = f"{name}({', '.join(parts)})"

@@ -1,8 +1,9 @@
-"""Whether a function under a cache seems to change something outside of it when it runs.
+"""Heuristic detection of side effects of a function inside a cache.
 
-A cached function of known arguments is asked while tracing, where an effect would come at another point of the program.
-Its code says what it may write to directly; only functions that may are evaluated for it first. Invariant: nothing runs
-here, and nothing is guarded: a wrong yes costs an evaluation.
+A cached function with known arguments is called while tracing, where a side effect would happen at the wrong point of
+the program. The function's bytecode shows whether it may write to outside objects directly; only functions that may are
+first evaluated symbolically. Invariant: nothing runs here, and nothing is guarded: a false positive costs an
+evaluation.
 """
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _CHANGES = frozenset({
 
 
 def may_change_something(function: Any) -> bool:
-    """Whether a function written in Python names something outside of it and writes in a way that may reach it."""
+    """Whether a function written in Python refers to an outside object and contains a write that may reach it."""
     if type(function) is not types.FunctionType:
         return False
     outside = [function.__globals__.get(name) for name in _names(function.__code__)]
@@ -49,7 +50,7 @@ def may_change_something(function: Any) -> bool:
 
 
 def _is_plain_object(value: Any) -> bool:
-    """Whether a value is an instance of a class of a program, with attributes of its own."""
+    """Whether a value is a class that is no builtin, or an object with a ``__dict__`` that is no module."""
     return isinstance(value, type) and value.__module__ != "builtins" or (
         isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, types.ModuleType))
 

@@ -1,8 +1,8 @@
-"""Cached functions of sizes that are symbols.
+"""Cached functions with symbolic sizes as arguments.
 
-The cache is asked at each call for the sizes of that call; each number in what it gives is guarded to be the
-expression that the function made of the symbols. Invariant: nothing is taken for an expression without such a guard, as
-a cache may hold what was made otherwise, or has been changed since.
+At each call the cached function is called with the sizes of that call, and a guard checks that each number in its
+result equals the expression that the function computed from the symbols. Invariant: no number is treated as an
+expression without such a guard, as a cached result may have been made in another state, or changed since.
 """
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .cached_calls import CachedCall
 if TYPE_CHECKING:
     from ..protocols import Tracer
 
-_MOST_OPEN = 4  # arguments, as a formula of the guard program has them
+_MOST_OPEN = 4  # the largest number of arguments that a formula of the guard program takes
 
 
 def can_be_open(tx: Tracer, function: Any, arguments: list[VariableTracker]) -> bool:
-    """Whether a cached function is one graph for all sizes.
+    """Whether one graph can serve all sizes that are passed to a cached function.
 
     Args:
         function: the function inside the cache.
-        arguments: its arguments, of tuples their elements.
+        arguments: its arguments, with tuples replaced by their elements.
     """
     if not any(a.is_symbolic for a in arguments) or type(function) is not types.FunctionType:
         return False
@@ -45,7 +45,7 @@ def _is_from_outside(tx: Tracer, argument: VariableTracker) -> bool:
 
 
 def _may_make_tensors(function: types.FunctionType, seen: set[types.FunctionType]) -> bool:
-    """Whether a function, or one that it calls by name, names something of torch."""
+    """Whether a function, or one that it calls by name, refers to an object of torch by name."""
     if function in seen:
         return False
     seen.add(function)
@@ -60,7 +60,7 @@ def _may_make_tensors(function: types.FunctionType, seen: set[types.FunctionType
 
 
 def call_source(tx: Tracer, asked: CachedCall, given: list[VariableTracker]) -> Source:
-    """Where guards find what the cache gives for sizes and objects."""
+    """The source of the cached result for sizes and objects that each call supplies."""
     sources: list[Source] = []
     for argument in given:
         if isinstance(argument, SymbolicIntVariable):
@@ -72,13 +72,13 @@ def call_source(tx: Tracer, asked: CachedCall, given: list[VariableTracker]) -> 
 
 
 def with_expressions(tx: Tracer, made: VariableTracker, kept: VariableTracker) -> VariableTracker:
-    """What a cache has given, with the numbers in it as expressions.
+    """The cached result, with its numbers replaced by expressions.
 
     Args:
-        made: what the function has made of the symbols.
-        kept: what the cache gives in this call, not looked at yet.
+        made: the function's result for the symbols.
+        kept: the cached result of this call, lazy.
 
-    Returns: `kept`, looked at as far as there are expressions in it; an expression for a number.
+    Returns: `kept`, realized as far as it contains expressions, or the expression if it is a number.
     """
     if isinstance(made, SymbolicIntVariable):
         return _guarded(tx, made, kept)
@@ -96,7 +96,7 @@ def with_expressions(tx: Tracer, made: VariableTracker, kept: VariableTracker) -
 
 
 def _guarded(tx: Tracer, made: SymbolicIntVariable, kept: VariableTracker) -> VariableTracker:
-    """The expression, guarded to be what the cache gives; what has been looked at before stays."""
+    """The expression, with a guard that the cached number equals it; a number that is already realized stays."""
     if not isinstance(kept, LazyVariable):
         return kept
     assert kept.source is not None

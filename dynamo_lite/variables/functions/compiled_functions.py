@@ -1,7 +1,7 @@
-"""Functions under ``dynamo_lite.compile``, met in a trace.
+"""Results of ``dynamo_lite.compile`` that a trace uses.
 
-Invariant: called, such an object is the function that it was made from; compared, hashed, returned or stored it is
-itself, so that two of one function are two objects, as in plain Python.
+Invariant: a call of such an object is a call of the original function; where it is compared, hashed, returned or stored
+it has its own identity, so that two compiled objects of one function are two objects, as in plain Python.
 """
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class CompiledFunctionVariable(FunctionVariable):
-    """The function of a compiled object, under the object's identity.
+    """The original function of a compiled object, with the object's identity.
 
     Args:
-        compiled: the object.
+        compiled: the compiled object.
         source: where it lives.
     """
 
@@ -52,5 +52,5 @@ class CompiledFunctionVariable(FunctionVariable):
 def _wrap_compiled_function(tx: Tracer, value: CompiledFunction, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     inner = realized(tx, tx.values.wrap_at(value.fn, AttrSource(source, "fn")))
-    # A method, a callable object or a function with a tracker of its own is what it was made from.
+    # Where a method, a callable object or a function with a special tracker was compiled, its own tracker is used.
     return CompiledFunctionVariable(value, source) if type(inner) is FunctionVariable else inner

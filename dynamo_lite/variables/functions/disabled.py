@@ -1,7 +1,7 @@
 """Functions under ``disable``, of dynamo_lite or of torch.
 
-Invariant: they are guarded by their code as other functions are, not by identity: a program may make one anew at each
-call, and to call it in plain Python is right for any function.
+Invariant: like other functions they are guarded by their code, not by identity: a program may make a new one at each
+call, and calling it in plain Python is correct for any function.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DisabledFunctionVariable(FunctionVariable):
     """A function whose calls break the graph.
 
     Args:
-        reason: the user's, or "".
+        reason: the user's reason, or "".
     """
 
     def __init__(self, value: types.FunctionType, source: Source, reason: str) -> None:
@@ -35,7 +35,7 @@ class DisabledFunctionVariable(FunctionVariable):
 
 
 def disabled_function(tx: Tracer, value: types.FunctionType, source: Source, reason: str) -> VariableTracker:
-    """The tracker of a function under ``disable``, guarded."""
+    """The tracker of a function under ``disable``, guarded by its code and globals."""
     tx.guard(source, "code_is", value.__code__)
     tx.guard(FunctionPartSource(source, "__globals__"), "is", value.__globals__)
     return DisabledFunctionVariable(value, source, reason)

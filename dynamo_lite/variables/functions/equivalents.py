@@ -1,6 +1,6 @@
-"""Python equivalents of functions written in C, and what an object that one of them has made stands for.
+"""Python equivalents (polyfills) of functions written in C, and the C objects for which their results stand.
 
-Invariant: a program can't tell the equivalent from what it stands for.
+Invariant: a program can't distinguish the equivalent from the original.
 """
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _EQUIVALENTS = os.path.dirname(polyfills.__file__) + os.sep
 
 
 def check_asked_again(*values: VariableTracker) -> None:
-    """Breaks the capture before generated code makes an iterator over iterators that have been asked for their
-    iterators already, and do something then."""
+    """Breaks the graph where generated code would make an iterator over iterators whose ``__iter__`` has side effects:
+    the trace has already called it, and generated code would call it again."""
     for value in values:
         cls = value.cls
         method = getattr(cls, "__iter__", None) if isinstance(cls, type) and hasattr(cls, "__next__") else None
@@ -31,18 +31,18 @@ def check_asked_again(*values: VariableTracker) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class StandsFor:
-    """The call of a function or class written in C that a Python equivalent of ours was called in place of."""
+    """The call of a function or class written in C, in place of which an equivalent of ours was called."""
 
     function: Any
     args: list[VariableTracker]
     kwargs: dict[str, VariableTracker]
 
     def reconstruct(self, cg: Codegen) -> None:
-        """Emits the call itself."""
+        """Emits the original call."""
         check_asked_again(*self.args, *self.kwargs.values())
         cg.call_function(self.function, self.args, self.kwargs)
 
 
 def is_equivalent(code: types.CodeType) -> bool:
-    """Whether this is code of ours that is traced in place of something written in C."""
+    """Whether this is code of ours that is traced in place of a function written in C."""
     return code.co_filename.startswith(_EQUIVALENTS)

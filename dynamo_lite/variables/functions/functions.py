@@ -1,8 +1,8 @@
 """Functions, methods, cells and generators of the user's, which are inlined.
 
-A function is guarded by its code, not its identity, so that equal closures share an artifact; what it closes over, its
-defaults and its attributes are values with sources of their own. Invariant: what a function closes over it has through
-cells, of which each has one tracker, so that all closures see one variable.
+A function is guarded by its code, not its identity, so that equal closures share a cache entry; its closure variables,
+defaults and attributes are values with sources of their own. Invariant: closure variables are read and written through
+cells, and each cell has one tracker, so that all closures share the variable.
 """
 from __future__ import annotations
 
@@ -35,18 +35,19 @@ if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
 
 GENERATOR, COROUTINE, ASYNC_GENERATOR = 0x20, 0x80, 0x200
-# inspect.CO_ITERABLE_COROUTINE
+# 0x100 is inspect.CO_ITERABLE_COROUTINE
 _NOT_INLINED = COROUTINE | ASYNC_GENERATOR | 0x100
 
 
 def standing_for(
     value: VariableTracker, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
-    """A value that one of our equivalents made: where it leaves the trace, it is what the C function makes."""
+    """Marks a value that one of our equivalents made: where it leaves the trace, generated code calls the C function
+    instead."""
     if isinstance(value, NestedFunctionVariable):
         value.stands_for = StandsFor(function, args, kwargs)
     elif isinstance(value, GeneratorVariable):
-        # The generator's own parameters are arguments of the C function, too, with what it takes at once already taken.
+        # The generator's parameters are also arguments of the C function, with its eager conversions already done.
         code = value.function.code()
         npos, nkw = code.co_argcount, code.co_kwonlyargcount
         positional = [value.arguments[n] for n in code.co_varnames[:npos]]
@@ -79,14 +80,14 @@ def _substituted(
 
 
 def _raise_missing(tx: Tracer, function: VariableTracker, name: str) -> NoReturn:
-    """What reading an attribute gives that a function has not."""
-    if hasattr(types.FunctionType, name):  # it has that, from its class
+    """Raises the AttributeError in the program for an attribute that a function does not have."""
+    if hasattr(types.FunctionType, name):  # its class defines it
         unsupported("unsupported_attribute", f"{function.describe()}.{name}")
     tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
 
 
 class CallableVariable(VariableTracker):
-    """What functions and methods have in common."""
+    """The base class of functions and methods."""
 
     has_identity = True
 
@@ -104,7 +105,7 @@ class BaseFunctionVariable(CallableVariable):
         raise NotImplementedError
 
     def globals(self) -> tuple[dict[str, Any], Source]:
-        """The function's globals and where they are found."""
+        """The function's globals and their source."""
         raise NotImplementedError
 
     def cells(self, tx: Tracer) -> list[CellVariable]:
@@ -130,7 +131,7 @@ class BaseFunctionVariable(CallableVariable):
     def bind(
         self, tx: Tracer, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> dict[str, VariableTracker]:
-        """The parameters' values for a call."""
+        """The values of the parameters for a call, by name."""
         return bind_arguments(tx, self, args, kwargs)
 
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
@@ -138,7 +139,7 @@ class BaseFunctionVariable(CallableVariable):
 
 
 class FunctionVariable(BaseFunctionVariable):
-    """A function that exists outside of the trace. `real` is the object that `is` and hashing go by."""
+    """A function from outside of the trace. `real` is the object whose identity and hash it has."""
 
     def __init__(self, value: types.FunctionType, source: Source) -> None:
         super().__init__(source)
@@ -233,7 +234,7 @@ class FunctionVariable(BaseFunctionVariable):
         cg.emit.load_const(self.value)
 
 
-# Attributes of a function from outside: texts, objects that it holds, and what its tracker knows.
+# Attributes of a function from outside: texts, objects that it holds, and values that its tracker computes.
 _TEXTS = frozenset({"__name__", "__qualname__", "__module__", "__doc__"})
 _OBJECTS = frozenset({"__defaults__", "__kwdefaults__", "__closure__", "__globals__"})
 _KNOWN: dict[str, Callable[[FunctionVariable, Tracer], VariableTracker]] = {
@@ -264,8 +265,8 @@ class NestedFunctionVariable(BaseFunctionVariable):
         self.own_keyword_defaults = keyword_defaults
         self.closure = closure
         self.annotations = annotations
-        self.annotate: VariableTracker | None = None  # what computes them when they are read (PEP 649)
-        self.attributes: dict[str, VariableTracker] = {}  # those that a function stores in C
+        self.annotate: VariableTracker | None = None  # function that computes them when they are first read (PEP 649)
+        self.attributes: dict[str, VariableTracker] = {}  # attributes that a function stores in its C struct
         self.own_dict = FunctionDictVariable(self)
         self.stands_for: StandsFor | None = None
 
@@ -311,7 +312,7 @@ class NestedFunctionVariable(BaseFunctionVariable):
         return tx.values.new_dict({ConstantVariable(k): v for k, v in self.own_keyword_defaults.items()})
 
     def read_annotations(self, tx: Tracer) -> VariableTracker:
-        """The function's ``__annotations__``, computed when they are read for the first time."""
+        """The function's ``__annotations__``, computed at the first read."""
         if self.annotations is None:
             if self.annotate is None or self.annotate.is_none():
                 self.annotations = tx.values.new_dict({})
@@ -326,7 +327,7 @@ class NestedFunctionVariable(BaseFunctionVariable):
             self.own_dict.store(tx, ConstantVariable(name), value)
             return
         tx.output.effects.advance(self)
-        if name == "__annotate__":  # whichever is set last holds (Objects/funcobject.c, function___annotate___set_impl)
+        if name == "__annotate__":  # resets the annotations (Objects/funcobject.c, function___annotate___set_impl)
             self.annotate, self.annotations = value, None
             self.attributes.pop("__annotations__", None)
             return
@@ -378,7 +379,7 @@ class NestedFunctionVariable(BaseFunctionVariable):
 _STORED_IN_C = frozenset(
     {"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"}
     | ({"__annotate__"} if hasattr(types.FunctionType, "__annotate__") else set()))
-_BY_VALUE = 1  # annotationlib.Format.VALUE: what reading __annotations__ asks an annotate function for
+_BY_VALUE = 1  # annotationlib.Format.VALUE, the format that a read of __annotations__ requests
 
 
 class FunctionDictVariable(DictVariable):
@@ -396,11 +397,11 @@ class FunctionDictVariable(DictVariable):
 def make_function(
     code: types.CodeType, globals: dict[str, Any], name: str, defaults: tuple[Any, ...], closure: tuple[Any, ...]
 ) -> types.FunctionType:
-    """Generated code makes an escaping inner function with this."""
+    """Makes an inner function that escapes; called by generated code."""
     return types.FunctionType(code, globals, name, defaults or None, closure or None)
 
 
-# What code tells of a function, and attributes of a function that the trace has made.
+# Attributes of a function that the trace has made: those that its code determines, and all others.
 _IN_CODE: dict[str, Callable[[NestedFunctionVariable], Any]] = {
     "__name__": lambda function: function.code().co_name,
     "__qualname__": lambda function: function.qualname,
@@ -420,7 +421,7 @@ _PARTS: dict[str, Callable[[NestedFunctionVariable, Tracer], VariableTracker]] =
     "__get__": lambda function, tx: tx.builtin_method(function, "__get__"),
     "__call__": lambda function, tx: function,
 }
-# Those that functions do not have in every version of Python.
+# Attributes that functions do not have in every version of Python.
 _OF_LATER_VERSIONS = ("__annotate__", "__type_params__")
 
 
@@ -428,12 +429,12 @@ def _tuple_or_none(tx: Tracer, items: Sequence[VariableTracker]) -> VariableTrac
     return tx.values.new_tuple(list(items)) if items else ConstantVariable(None)
 
 
-# Since 3.13; before, a bound method's __get__ is that of its function, which binds that anew.
+# Since 3.13. Before, a bound method's __get__ is that of its function, and binds the function to another object.
 METHODS_STAY_BOUND = "__get__" in vars(types.MethodType)
 
 
 class MethodVariable(CallableVariable):
-    """A bound method: any callable with a first argument."""
+    """A bound method: any callable together with its first argument."""
 
     def __init__(self, function: VariableTracker, owner: VariableTracker, source: Source | None = None) -> None:
         super().__init__(source)

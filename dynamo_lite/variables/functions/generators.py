@@ -1,6 +1,6 @@
-"""Generators: frames that are run to their next ``yield``.
+"""Generators: frames that are evaluated up to their next ``yield``.
 
-Invariant: a generator runs in the order in which the program asks for its values, and no further.
+Invariant: a generator advances exactly when the program requests its values, and no further.
 """
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class GeneratorVariable(VariableTracker):
         self.function = function
         self.arguments = arguments
         self.started = False
-        self.begun_at: int | None = None  # the instruction of the root with which its first step began
+        self.begun_at: int | None = None  # visit number of the root frame's instruction that started it
         self.finished = False
-        self.failed = False  # it was ended by an exception
+        self.failed = False  # whether an exception ended it
         self.returned: VariableTracker = ConstantVariable(None)
         self.stands_for: StandsFor | None = None
         self._running = False
@@ -95,20 +95,20 @@ class GeneratorVariable(VariableTracker):
         return value
 
     def begin(self, tx: Tracer) -> None:
-        """From here on the generator is no longer what its call has made, be it that it is closed."""
+        """Marks the generator as started, which closing it does, too: from here on a new call would not recreate it."""
         self.started = True
         self.begun_at = tx.root.visits - 1
         tx.output.effects.note_started(self, self.begun_at)
 
     def _refuse_reentry(self, tx: Tracer) -> None:
-        """Its own body asks it for its next value."""
+        """Handles a request for the next value from the generator's own body: an error in the program."""
         if is_equivalent(self.function.code()):
             unsupported("generator_frame", f"{self.describe()}, which is asked for a value while it is making one")
         tx.raise_error(ValueError, "generator already executing")
 
     def has_clean_up(self) -> bool:
-        """Whether the end of the generator's life runs code: it is suspended inside ``with``, or inside ``try`` with a
-        handler for what ends it."""
+        """Whether finalization of the generator runs code: it is suspended inside ``with``, or inside ``try`` with a
+        handler that catches GeneratorExit."""
         frame = self.frame
         if not self.started or self.finished:
             return False
@@ -132,7 +132,7 @@ class GeneratorVariable(VariableTracker):
         return super().call_method(tx, name, args, kwargs)
 
     def _resumed(self, tx: Tracer, sent: VariableTracker | None, raised: Any = None) -> VariableTracker:
-        """What the generator yields next; raises StopIteration where it returns."""
+        """The next yielded value; raises StopIteration in the program where the generator returns."""
         value = self.resume(tx, sent, raised)
         if value is None:
             tx.errors.raise_stop_iteration(self.returned)
@@ -155,7 +155,7 @@ class GeneratorVariable(VariableTracker):
             cg.push_all(self.arguments.values())
             cg.emit.build_tuple(len(self.arguments))
 
-        named = self.function.code().co_flags & VARKEYWORDS  # a dict that the call takes apart
+        named = self.function.code().co_flags & VARKEYWORDS  # the call unpacks the dict of these
         cg.build_new(self, lambda: cg.call_constant(start_generator, arguments, count=3), lambda: None, not named)
 
 
@@ -169,7 +169,7 @@ _METHODS: dict[str, Callable[[GeneratorVariable, Tracer, list[VariableTracker]],
 
 
 def start_generator(function: types.FunctionType, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    """Generated code makes an escaping generator with this: a call with the parameters as they were bound."""
+    """Makes a generator that escapes, by a call with the parameters as they were bound; called by generated code."""
     code, bound = function.__code__, dict(zip(names, values))
     names = code.co_varnames
     npos, nkw = code.co_argcount, code.co_kwonlyargcount

@@ -1,7 +1,8 @@
-"""What a program asks of functions and classes: signatures, type hints, subclasses, names.
+"""Introspection of functions and classes: signatures, type hints, subclasses, names.
 
-Invariant: an answer that Python gives while tracing is guarded, by what it was read from or by asking again; of what
-the traced program makes itself, only what it has given is told.
+Invariant: a result that Python computes while tracing is guarded, either by guards on the data from which it was
+computed or by computing it again; for functions and classes that the traced program makes, only their given parts are
+used.
 """
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def _signature(tx: Tracer, function: VariableTracker, **kwargs: VariableTracker)
 def _getattr_static(
     tx: Tracer, value: VariableTracker, name: VariableTracker, default: VariableTracker | None = None
 ) -> VariableTracker:
-    """What a class holds under a name, as it is: inspect.getattr_static(cls, name)."""
+    """inspect.getattr_static(cls, name): the attribute of a class or its metaclass, without binding it."""
     if not isinstance(value, ClassVariable) or not isinstance(name, ConstantVariable):
         unsupported("unsupported_builtin", f"inspect.getattr_static of {value.describe()}")
     cls, looked_up = value.value, name.constant()
@@ -62,7 +63,7 @@ def _getattr_static(
 
 
 def _guard_signature(tx: Tracer, function: Any, source: Source) -> None:
-    """Requires what inspect.signature reads of a function."""
+    """Guards the parts of a function that inspect.signature reads."""
     own = FunctionPartSource(source, "__dict__")
     tx.guard(source, "code_is", function.__code__)
     tx.guard(FunctionPartSource(source, "__defaults__"), "is", function.__defaults__)
@@ -86,7 +87,7 @@ def _guard_signature(tx: Tracer, function: Any, source: Source) -> None:
 
 
 def _like_nested(tx: Tracer, function: NestedFunctionVariable) -> types.FunctionType:
-    """A real function with the parameters of one that the traced program made."""
+    """A real function with the same parameters as one that the traced program made."""
     if function.annotations is not None or function.annotate is not None or function.getattr(tx, "__dict__").truth(tx):
         unsupported("unsupported_builtin", f"inspect.signature of {function.describe()}")
     code = function.code()
@@ -119,7 +120,7 @@ def is_changed(tx: Tracer, owner: VariableTracker) -> bool:
 
 
 def subclasses(cls: type) -> list[weakref.ref[type]]:
-    """The subclasses that there are, which a guard does not keep alive."""
+    """Weak references to the existing subclasses, so that a guard on them does not keep them alive."""
     found: list[type] = type.__subclasses__(cls)
     return [weakref.ref(sub) for sub in found]
 
@@ -138,7 +139,7 @@ def _subclasses(tx: Tracer, owner: VariableTracker) -> VariableTracker:
 
 @handles(_abc._abc_instancecheck)
 def _abstract_instance(tx: Tracer, cls: VariableTracker, value: VariableTracker) -> VariableTracker:
-    """ABCMeta.__instancecheck__, which metaclasses of users call by super()."""
+    """ABCMeta.__instancecheck__, which metaclasses of users call through super()."""
     kinds = [value.python_type(), *tx.checks.classes_it_names(value)]
     return ConstantVariable(any(_is_abstract_subclass(tx, cls, kind) for kind in kinds))
 
@@ -151,7 +152,7 @@ def _abstract_subclass(tx: Tracer, cls: VariableTracker, sub: VariableTracker) -
 
 
 def _is_abstract_subclass(tx: Tracer, cls: VariableTracker, kind: type) -> bool:
-    """What ABCMeta finds of a class by its bases, what is registered and ``__subclasshook__``."""
+    """ABCMeta's subclass check, by the bases of a class, its registration and ``__subclasshook__``."""
     if not isinstance(cls, ClassVariable) or is_stand_in(cls.value):
         unsupported("unsupported_builtin", f"an instance check of {cls.describe()}")
     check = tx.classes.lookup(type(cls.value), "__subclasscheck__")
@@ -161,11 +162,11 @@ def _is_abstract_subclass(tx: Tracer, cls: VariableTracker, kind: type) -> bool:
     return bool(tx.checks.is_subclass(kind, cls.value))
 
 
-# ---------------------------------------------------------------- as bytes
+# ---------------------------------------------------------------- pickling
 @handles(pickle.dumps)
 def _pickled(tx: Tracer, value: VariableTracker, *args: VariableTracker) -> VariableTracker:
-    """The bytes of a flat container of numbers and texts, as keys of caches are made of arguments. Texts are pickled
-    once for each object, so that equal ones in it must not stand in it."""
+    """The bytes of a flat container of numbers and texts, which programs use as keys of caches. pickle writes each text
+    object once, so the bytes depend on the identity of equal texts: the graph breaks where the container has any."""
     plain: Any = tx.values.as_plain(value) if type(value) in (DictVariable, ListVariable, TupleVariable) else None
     if type(plain) not in (dict, list, tuple) or not all(a.is_constant() for a in args):
         unsupported("call_skipped", "_pickle.dumps()")

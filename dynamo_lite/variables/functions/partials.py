@@ -1,7 +1,6 @@
 """``functools.partial``.
 
-Invariant: a partial's parts are values of their own with sources of their own, so that equal partials share an
-artifact.
+Invariant: a partial's parts are separate values with sources of their own, so that equal partials share a cache entry.
 """
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ class PartialVariable(VariableTracker):
         self.function = function
         self.args = args
         self.keywords = keywords
-        self.own_dict: OwnDictVariable | None = None  # of one made in the trace, once it has been asked for
+        self.own_dict: OwnDictVariable | None = None  # for a partial made in the trace, once it has been read
 
     def python_type(self) -> type:
         return functools.partial
@@ -70,7 +69,7 @@ class PartialVariable(VariableTracker):
         return tx.call(self.function, [*self.args, *args], {**self.named(), **kwargs})
 
     def named(self) -> dict[str, VariableTracker]:
-        """The keyword arguments, as the dict of them is now."""
+        """The current keyword arguments, by name."""
         return {key.constant(): value for key, value in self.keywords.items.values()}
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
@@ -93,14 +92,14 @@ class PartialVariable(VariableTracker):
         return read_own(tx, self, self._real_dict(), dict_source(self), name)
 
     def has_attributes(self, tx: Tracer) -> bool:
-        """Whether a partial of it keeps it as it is, since it has been asked for a dict (Modules/_functoolsmodule.c,
-        partial_new)."""
+        """Whether its ``__dict__`` exists, in which case a partial of this partial does not flatten it
+        (Modules/_functoolsmodule.c, partial_new)."""
         if self.own_dict is not None or tx.output.effects.attributes_of(self):
             return True
         return self.value is not None and self._has_dict(tx)
 
     def _has_dict(self, tx: Tracer) -> bool:
-        """Whether the real object has been asked for its dict, which makes it; guarded."""
+        """Whether the real object has a ``__dict__``, which the first read of that attribute creates; guarded."""
         assert self.value is not None and self.source is not None
         made = _made_dict(self.value) is not None
         where = ComputedSource(self.source, _made_dict, f"the dict of {self.source.name}")
@@ -137,7 +136,8 @@ class PartialVariable(VariableTracker):
         def make() -> None:
             cg.call_function(functools.partial, [self.function, *self.args], self.named())
             if self.own_dict is not None or cg.effects.attributes_of(self):
-                # At once: a partial of it, which may be made before it is filled, keeps one that has a dict.
+                # The dict has to exist at once: a partial of this one may be made before its dict is filled, and
+                # flattens it unless it has a dict.
                 cg.emit.dup()
                 cg.emit.load_attr("__dict__")
                 cg.emit.pop()
@@ -151,7 +151,8 @@ class PartialVariable(VariableTracker):
 
 
 def _made_dict(value: functools.partial[Any]) -> dict[str, Any] | None:
-    """The own dict of a partial, None while nobody has asked for it: asking makes it, which the program can see."""
+    """The ``__dict__`` of a partial, None while it does not exist: reading the attribute would create it, which the
+    program can observe."""
     state: Any = functools.partial.__reduce__(value)
     made: dict[str, Any] | None = state[2][3]
     return made
@@ -161,7 +162,7 @@ class KeywordsVariable(DictVariable):
     """``partial.keywords`` of a partial that the traced program made.
 
     Args:
-        named: the keyword arguments.
+        named: the keyword arguments, by name.
     """
 
     def __init__(self, named: dict[str, VariableTracker]) -> None:
@@ -180,7 +181,7 @@ class KeywordsVariable(DictVariable):
 def new_partial(
     tx: Tracer, function: VariableTracker, args: list[VariableTracker], named: dict[str, VariableTracker]
 ) -> PartialVariable:
-    """The partial that the traced program makes."""
+    """The tracker of a partial that the traced program makes."""
     if isinstance(function, PartialVariable) and not function.has_attributes(tx):
         args, named = [*function.args, *args], {**function.named(), **named}
         function = function.function
@@ -189,5 +190,5 @@ def new_partial(
     return keywords.partial
 
 
-# What setting does not put into the object's own dict.
+# Attributes that are not stored in the object's ``__dict__``.
 _OF_THE_CLASS = ("func", "args", "keywords", "__dict__", "__class__")

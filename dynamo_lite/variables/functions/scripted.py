@@ -1,8 +1,9 @@
 """Functions under ``torch.jit.script``.
 
-TorchScript compiled the Python function that torch keeps beside it, and that one is evaluated here. Invariant: only
-with arguments whose types TorchScript takes as they are, and only of functions that neither ask whether they are
-scripted nor raise exceptions of their own, which TorchScript makes others; all else is called in plain Python.
+The trace evaluates the original Python function, which torch keeps beside the result of TorchScript. Invariant: this
+happens only with arguments whose types TorchScript accepts without conversion, and only for functions that neither
+check whether they are scripted nor raise exceptions of their own, whose types TorchScript replaces; all other calls run
+in plain Python.
 """
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ from ..tensors.tensor import TensorVariable
 if TYPE_CHECKING:
     from ..protocols import Tracer
 
-# What TorchScript's types are in Python; int for float is converted, and so is no such argument.
+# TorchScript's types in Python. An int for a float parameter would be converted, so it is not accepted.
 _PLAIN = {"IntType": int, "FloatType": float, "BoolType": bool, "StringType": str}
-# What a function does otherwise as TorchScript: other branches, other exceptions, text on C's own output.
+# Names of functions that behave differently in TorchScript: other branches, other exceptions, text on C's own stdout.
 _ELSEWHERE = frozenset({"is_scripting", "print", "warn"})
 
 
@@ -49,7 +50,7 @@ class ScriptFunctionVariable(RealObjectVariable):
 
 
 def _fits(expected: Any, value: VariableTracker) -> bool:
-    """Whether TorchScript takes an argument as it is."""
+    """Whether TorchScript accepts an argument without conversion."""
     kind = expected.kind()
     if kind == "OptionalType":
         return value.is_none() or _fits(expected.getElementType(), value)
@@ -59,7 +60,7 @@ def _fits(expected: Any, value: VariableTracker) -> bool:
 
 
 def _reached(function: types.FunctionType, seen: dict[Any, None]) -> Iterator[types.FunctionType]:
-    """The function and those that it names."""
+    """The function and all Python functions that are reachable from it by name or closure, except torch's."""
     if function in seen:
         return
     seen[function] = None
