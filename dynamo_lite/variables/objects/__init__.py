@@ -1,5 +1,5 @@
 """Trackers of instances and classes of the user's, attribute reads and writes through descriptors, `super()`, weak
-references, exceptions' state.
+references, and the state of exceptions.
 
-A part of `variables`: what may be imported is said there.
+A part of `variables`, whose docstring names the permitted imports.
 """

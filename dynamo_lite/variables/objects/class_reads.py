@@ -1,8 +1,8 @@
-"""Reading a class attribute otherwise than through an instance of a user's class: through the class itself, and through
-an object of a builtin class; by the kind of attribute (``reads.py`` has the instances).
+"""Reads of class attributes through the class itself or through an object of a builtin class, by the type of attribute
+(``reads.py`` holds reads through instances of the user's classes).
 
-A reader is registered for classes of attributes, their subclasses included. Invariant: what a reader gives is what the
-attribute's ``__get__`` gives; the caller has guarded the attribute.
+A reader is registered for attributes of given types, subclasses included. Invariant: a reader returns the same as the
+attribute's ``__get__``; the caller has guarded the attribute.
 """
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from .members import class_method, native_class_method
 if TYPE_CHECKING:
     from ..protocols import Tracer
 
-# The tracer, the class, the attribute's name, the attribute, where it is found.
+# Arguments: the tracer, the class, the attribute's name, the attribute, its source.
 ClassReader = Callable[["Tracer", ClassVariable, str, Any, Source], VariableTracker]
-# The tracer, the object, its class, the attribute's name, the attribute.
+# Arguments: the tracer, the object, its class, the attribute's name, the attribute.
 BuiltinReader = Callable[["Tracer", VariableTracker, type, str, Any], VariableTracker]
 _OF_CLASSES: ClassTable[ClassReader] = ClassTable("read")
 _OF_BUILTINS: ClassTable[BuiltinReader] = ClassTable("read")
-# Registers a reader for attributes of these classes, through a class.
+# Registers a reader for attributes of these types that are read through a class.
 reads_from_class = _OF_CLASSES.register
-# Registers a reader for attributes of these classes, through an object of a builtin class.
+# Registers a reader for attributes of these types that are read through an object of a builtin class.
 reads_from_builtin = _OF_BUILTINS.register
 
 
 def class_reader_of(attribute: Any) -> ClassReader:
-    """What reads an attribute of this kind through a class."""
+    """The reader for an attribute that is read through a class."""
     return _OF_CLASSES.unless(type(attribute), "__get__") or _by_get
 
 
 def builtin_reader_of(attribute: Any) -> BuiltinReader:
-    """What reads an attribute of this kind through an object of a builtin class."""
+    """The reader for an attribute that is read through an object of a builtin class."""
     return _OF_BUILTINS.of(type(attribute)) or _as_it_is
 
 
@@ -72,7 +72,7 @@ def _native_class_method(tx: Tracer, cls: ClassVariable, name: str, attribute: A
 
 
 def _by_get(tx: Tracer, cls: ClassVariable, name: str, attribute: Any, source: Source) -> VariableTracker:
-    """By the ``__get__`` of the attribute's class; the attribute itself if there is none, or it is one in C."""
+    """Reads by ``__get__`` of the attribute's class; gives the attribute itself if there is none, or one in C."""
     value = cls.value
     if name == "__new__":
         return NewVariable(value)

@@ -1,7 +1,7 @@
 """Classes as values, and facts about them that are read without running user code.
 
-Invariant: whatever a decision takes from a class's dict is guarded through ``tx.classes.lookup``; facts of the memory
-layout (a native base, an instance dict) can't change while the class exists.
+Invariant: each fact that a decision reads from a class's dict is guarded through ``tx.classes.lookup``; facts of the
+memory layout (the native base, the presence of an instance dict) can't change while the class exists.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
 
 NO_ATTRIBUTE = object()
-# What classes written in C define: what reading it gives, and what calling it does, is C's affair.
+# Types of the attributes that classes written in C define; C code implements reads and calls of these.
 IN_C = (types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodDescriptorType,
         types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
 
@@ -101,11 +101,11 @@ class ClassVariable(RealObjectVariable):
 
 
 class MadeClassVariable(ClassVariable):
-    """A class that a call in the traced program makes, anew at each run: a namedtuple's.
+    """A class that a call in the traced program creates at each run, such as a namedtuple class.
 
     Args:
-        value: one that was made while tracing, to learn from; it never leaves the trace.
-        call: pushes the call that makes the class.
+        value: a class that was made while tracing, as a stand-in to read facts from; it never leaves the trace.
+        call: emits the call that makes the class.
     """
 
     def __init__(self, value: type, call: Callable[[Codegen], None]) -> None:
@@ -149,7 +149,7 @@ class NewVariable(VariableTracker):
 
 
 class TypeMethodVariable(VariableTracker):
-    """A method that a class has from ``type``, past what its metaclass defines."""
+    """A method of ``type`` bound to a class, regardless of overrides in its metaclass."""
 
     def __init__(self, owner: ClassVariable, method: str) -> None:
         super().__init__()
@@ -180,8 +180,8 @@ def is_data_descriptor(tx: Tracer, attribute: Any) -> bool:
 
 
 def is_generic(method: Any, name: str) -> bool:
-    """Whether a class's ``__getattribute__``, ``__setattr__`` or ``__delattr__`` does what object's does: classes in C
-    have wrappers of their own, around the same function or another one."""
+    """Whether a class's ``__getattribute__``, ``__setattr__`` or ``__delattr__`` does the same as object's: classes in
+    C have wrappers of their own, around the same function or another one."""
     if method is object.__dict__[name]:
         return True
     return isinstance(method, types.WrapperDescriptorType) and method.__name__ == name and (
@@ -189,8 +189,8 @@ def is_generic(method: Any, name: str) -> bool:
 
 
 def derives(tx: Tracer, cls: type, *bases: type) -> bool:
-    """Whether a class is one of others or derives from it as the interpreter asks in C: by its bases, which are
-    guarded, whatever ``__subclasscheck__`` says."""
+    """Whether a class is one of `bases` or derives from one, as the interpreter checks it in C: by the method
+    resolution order, which is guarded, regardless of ``__subclasscheck__``."""
     if any(cls is base for base in bases):
         return True
     tx.classes.guard_mro(cls)
@@ -199,19 +199,19 @@ def derives(tx: Tracer, cls: type, *bases: type) -> bool:
 
 
 def class_dict(cls: type) -> Any:
-    """A class's own dict, which Python shows through a proxy."""
+    """A class's own dict, to which Python gives access only through a proxy."""
     return gc.get_referents(OWN_DICT(cls))[0]
 
 
 def has_odd_keys(cls: type) -> bool:
-    """Whether a class or a base of it was made with keys that are not exactly strings: each lookup may ask their
-    ``__eq__`` and ``__hash__``, which a lookup while tracing must not."""
+    """Whether the dict of a class or a base of it has keys that are not exactly strings: each lookup may call their
+    ``__eq__`` and ``__hash__``, which must not happen while tracing."""
     made_by_python = (base for base in BASES(cls) if base.__flags__ & (1 << 9))
     return any(type(key) is not str for base in made_by_python for key in OWN_DICT(base))
 
 
 def is_in_dict(cls: type, name: str) -> bool:
-    """Whether an attribute that is set lies in an instance's own dict, and not in a slot or a field in C."""
+    """Whether an attribute of an instance is stored in its ``__dict__``, not in a slot or a field in C."""
     in_c = (types.MemberDescriptorType, types.GetSetDescriptorType)
     return not isinstance(found_in_bases(cls, name, None), in_c)
 
@@ -220,70 +220,70 @@ def has_instance_dict(cls: type) -> bool:
     return cls.__dictoffset__ != 0
 
 
-# Classes that the traced program makes anew at each run are known by one that was made while tracing.
-# By id(): a metaclass may hash its classes in Python.
+# The classes that were made while tracing, in place of those that the traced program makes at each run. Keys are ids,
+# as a metaclass may hash its classes in Python.
 _STAND_INS: weakref.WeakValueDictionary[int, type] = weakref.WeakValueDictionary()
 
 
 def is_stand_in(cls: type) -> bool:
-    """Whether a class stands for one that the traced program makes, so that nothing of it is guarded."""
+    """Whether a class stands in for one that the traced program makes, so that nothing of it is guarded."""
     return _STAND_INS.get(id(cls)) is cls
 
 
 def class_source(cls: type) -> Source:
-    """Where a class is found; the cache entry holds it."""
+    """The source of a class; the cache entry holds the class."""
     return (FrozenSource if is_stand_in(cls) else ConstSource)(cls, cls.__qualname__)
 
 
-# Types of attributes that are nothing but values, so that where they are found does not matter.
+# Types of attributes that are plain values, without behavior as class attributes.
 _DATA = frozenset({int, float, bool, str, type(None), list, dict, tuple, set, torch.Tensor, torch.nn.Parameter})
 
 
 def is_dynamic_data(tx: Tracer, cls: type, name: str, value: Any) -> bool:
-    """Whether what a class defines under a name is a plain value that has been seen to change: guarded as a value of
-    that place, and not as a part of the class."""
+    """Whether a class attribute is a plain value that changed in earlier calls, so that it is guarded as a value at its
+    source, not as a part of the class."""
     if not tx.output.dynamic or type(value) not in _DATA or is_stand_in(cls) or not is_made_by_python(cls):
         return False
     return class_attribute_source(cls, name).key in tx.output.dynamic
 
 
 def class_attribute_source(cls: type, name: str) -> Source:
-    """Where an attribute of a class is found."""
+    """The source of a class attribute."""
     if is_stand_in(cls):
         owner = _owner(cls, name)
-        cls = cls if is_stand_in(owner) else owner  # a stand-in's bases are not looked at by guards
+        cls = cls if is_stand_in(owner) else owner  # guards don't look up attributes through stand-ins
     return TypeAttrSource(class_source(cls), name)
 
 
 def _owner(cls: type, name: str) -> type:
-    """The class that defines an attribute of another one."""
+    """The class in the method resolution order that defines an attribute."""
     mro = BASES(cls)
     return next((c for c in mro if name in type.__dict__["__dict__"].__get__(c)), object)
 
 
 def is_in_stand_in(source: Source) -> bool:
-    """Whether it is the place of an attribute that a class of the traced program's own defines: what stands there is
-    the tracker's, wherever else the value is known from."""
+    """Whether this is the source of an attribute that a class made in the trace defines: the attribute's tracker is
+    then that of the made class, even if the value is also known from another source."""
     if not isinstance(source, TypeAttrSource) or not isinstance(source.base, FrozenSource):
         return False
     return is_stand_in(_owner(source.base.value, source.part))
 
 
 def native_base(cls: type) -> type:
-    """The class written in C that makes the memory of an instance: list, dict, OrderedDict, object."""
+    """The base class written in C that determines an instance's memory layout: list, dict, OrderedDict, object."""
     for base in cls.__mro__:
         if not is_made_by_python(base):
             return base
     return object
 
 
-# What a protocol has for an __init__ if it defines none.
+# The __init__ that typing gives to a protocol that defines none.
 _PROTOCOL_INIT = vars(typing.SupportsInt)["__init__"]
 
 
 def settle_protocol(cls: type) -> None:
-    """Does for the class of a protocol what typing does when it makes the class's first object: the ``__init__`` that
-    stands behind the protocol's own is put into the class. Done while tracing, as guards on the class are to last."""
+    """Stores in a class that implements a protocol the next ``__init__`` behind the protocol's own, as typing does when
+    the class's first object is made. It happens while tracing, so that guards on the class stay valid afterwards."""
     if cls.__init__ is _PROTOCOL_INIT and not getattr(cls, "_is_protocol", False):  # type: ignore[misc]
         found = (base.__dict__.get("__init__", _PROTOCOL_INIT) for base in cls.__mro__)
         cls.__init__ = next(init for init in found if init is not _PROTOCOL_INIT)  # type: ignore[misc]

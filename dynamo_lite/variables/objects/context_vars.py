@@ -1,8 +1,8 @@
-"""``contextvars.ContextVar``: what the running context holds, read, set and put back.
+"""``contextvars.ContextVar``: reads, sets and resets of variables in the current context.
 
-What is read is guarded by what the context of the thread that calls holds; what the trace sets and does not put back is
-set behind the graph. Invariant: a token exists in the trace alone, so that a break between ``set`` and ``reset`` moves
-back before ``set``.
+A value that is read is guarded in the context of the calling thread; a value that the trace sets and does not reset is
+set after the graph. Invariant: a token exists only in the trace, so that a break between ``set`` and ``reset`` moves
+back to before ``set``.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNSET: Any = object()
 
 
 def _default(var: contextvars.ContextVar[Any]) -> Any:
-    """The default that a variable was made with, _UNSET without one: what it has in a context where nothing is set."""
+    """The default with which a variable was made (its value in an empty context); _UNSET if it has none."""
     try:
         return contextvars.Context().run(var.get)
     except LookupError:
@@ -42,7 +42,7 @@ class ContextVarVariable(VariableTracker):
         super().__init__()
         self.value = value
         self.source = source
-        self.held: VariableTracker | None = None  # what the trace has set; None: what the context holds
+        self.held: VariableTracker | None = None  # the value that the trace has set, None if none
 
     def python_type(self) -> type:
         return contextvars.ContextVar
@@ -87,12 +87,12 @@ class ContextVarVariable(VariableTracker):
         return ConstantVariable(None)
 
     def _hold(self, tx: Tracer, value: VariableTracker | None) -> None:
-        # What was there is the context's to let go of, if nothing was set before.
+        # If the trace has not set a value before, the context holds the old value, and setting releases it there.
         tx.output.effects.mutate(self, [] if self.held is None else [self.held])
         self.held = value
 
     def prepare(self, cg: Codegen) -> Any:
-        """Emits what computes the value that is set, and gives what emits the call."""
+        """Emits code that computes the value to set; returns a function that emits the call of ``set``."""
         if self.held is None:
             return lambda: None
         held = cg.hold(self.held)
@@ -107,7 +107,7 @@ class ContextVarVariable(VariableTracker):
 
 
 class TokenVariable(VariableTracker):
-    """What ``set`` gives, to put back what was there."""
+    """The result of ``set``, by which ``reset`` restores the previous value."""
 
     has_identity = True
 

@@ -1,8 +1,8 @@
-"""Setting and deleting attributes through descriptors that classes of Python define.
+"""Setting and deleting attributes through descriptors whose classes are written in Python.
 
-A class has one entry for both, which is there as soon as it, or a base, defines ``__set__`` or ``__delete__``
-(``tp_descr_set``); the one that is not defined raises. Invariant: whether a class attribute takes an access over is
-decided by what its own class defines, and guarded, absence included.
+A class has one C slot for both (``tp_descr_set``), which is filled if the class or a base defines ``__set__`` or
+``__delete__``; the access that is not defined raises. Invariant: the type of a class attribute determines whether it
+handles an access, and this is guarded, absence of the methods included.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_PROPERTIES = {"__get__": ("fget", "getter"), "__set__": ("fset", "setter"), 
 
 
 def is_property(tx: Tracer, attribute: Any, access: str) -> bool:
-    """Whether an attribute is a property, whose class leaves `access` ("__get__", ..) as it is."""
+    """Whether an attribute is a property whose class does not override the method `access` ("__get__", ..)."""
     return isinstance(attribute, property) and (
         type(attribute) is property or tx.classes.lookup(type(attribute), access) is property.__dict__[access])
 
@@ -28,7 +28,7 @@ def is_property(tx: Tracer, attribute: Any, access: str) -> bool:
 def call_property(
     tx: Tracer, attribute: property, owner: VariableTracker, name: str, access: str, *args: Any
 ) -> VariableTracker:
-    """Calls the function of a property of `owner`'s class."""
+    """Calls the getter, setter or deleter of a property of `owner`'s class."""
     field, what = _OF_PROPERTIES[access]
     function, cls = getattr(attribute, field), owner.python_type()
     if function is None:
@@ -38,8 +38,8 @@ def call_property(
 
 
 def takes_over(tx: Tracer, attribute: Any, owner: Any, name: str, access: str, *args: Any) -> bool | None:
-    """Sets or deletes (`access`: "__set__" or "__delete__") through a class attribute of Python's making; False if it
-    takes no such access over, None if it does so in C."""
+    """Sets or deletes an attribute (`access` is "__set__" or "__delete__") through a descriptor written in Python.
+    Returns False if the class attribute does not handle this access, None if it handles it in C."""
     if is_property(tx, attribute, access):
         call_property(tx, attribute, owner, name, access, *args)
         return True

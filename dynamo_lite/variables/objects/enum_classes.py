@@ -1,7 +1,7 @@
-"""Classes of enums: what ``enum.EnumMeta`` does with them, row by row of the table of calls.
+"""Enum classes: the methods of ``enum.EnumMeta``, as rows of the table of calls.
 
-A metaclass derived from it may define the same methods anew and call these. Invariant: what a member is found by is
-guarded, or enum's own; a ``_missing_`` of the program's is evaluated.
+A derived metaclass may override these methods and call them. Invariant: lookups of members depend only on guarded data
+and on code of the module enum; a ``_missing_`` of the program's is evaluated.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NEW: Any = enum.Enum.__new__
 
 
 def _members(tx: Tracer, cls: VariableTracker) -> Any:
-    """The real class, which has members."""
+    """The real enum class, which has members; breaks the graph otherwise."""
     real = _enum(tx, cls)
     if not real._member_map_:
         unsupported("unsupported_builtin", f"making an enum of {cls.describe()}")
@@ -31,7 +31,7 @@ def _members(tx: Tracer, cls: VariableTracker) -> Any:
 
 
 def _enum(tx: Tracer, cls: VariableTracker) -> Any:
-    """The real class, whose own attributes enum's methods find."""
+    """The real enum class; breaks the graph if its metaclass overrides attribute lookup, which enum's methods use."""
     real = cls.value
     if not isinstance(cls, ClassVariable) or not isinstance(real, enum.EnumMeta):
         unsupported("unsupported_builtin", f"a method of EnumMeta on {cls.describe()}")
@@ -76,7 +76,7 @@ def _call(tx: Tracer, cls: VariableTracker, *args: VariableTracker, **kwargs: Va
 
 
 def _found(tx: Tracer, real: Any, plain: Any) -> Any:
-    """The member with a value; None if there is none."""
+    """The member with a given value; None if there is none."""
     values = real._value2member_map_
     if tx.output.effects.is_tracked(values):
         unsupported("unsupported_builtin", f"a member of {real.__qualname__}, whose dict of values has been looked at")

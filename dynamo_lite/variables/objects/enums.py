@@ -1,7 +1,7 @@
-"""Members of enums: constants whose class may define what is done with them.
+"""Members of enums: constants whose class may define methods and operators.
 
-Invariant: what enum itself, or a class written in C, does with a member is computed while tracing, from what is guarded
-of it; what the program's own class defines in Python is evaluated like any other code.
+Invariant: methods of the module enum and of classes written in C are computed while tracing, from guarded state of the
+member; methods that the program's class defines in Python are evaluated like any other code.
 """
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from .reads import reader_of
 if TYPE_CHECKING:
     from ..protocols import Tracer
 
-# What enum's own properties read, which a program may set anew.
+# The instance attributes that enum's own properties read, and that a program may overwrite.
 _BEHIND: dict[Any, str] = {enum.Enum.__dict__[name]: f"_{name}_" for name in ("name", "value")}
 _OPERATORS = frozenset({*(name for pair in BINARY_METHODS.values() for name in pair), *UNARY_METHODS.values()})
 
 
 def is_of_enum(method: Any) -> bool:
-    """Whether a function is written in the module enum itself."""
+    """Whether a function is defined in the module enum."""
     return isinstance(method, types.FunctionType) and method.__globals__ is vars(enum)
 
 
@@ -47,13 +47,13 @@ class EnumVariable(ConstantVariable):
         return f"constant {self._name()}"
 
     def _name(self) -> str:
-        """The member's name, without asking its class."""
+        """The member's name, read without running code of its class."""
         return f"{type(self.value).__qualname__}.{self.value.__dict__.get('_name_')}"
 
     def _place(self) -> Source:
         return ConstSource(self.value, self._name())
 
-    # -- what its class defines
+    # -- methods that its class defines
     def own_method(self, tx: Tracer, name: str) -> Any:
         method = tx.classes.lookup(type(self.value), name, NO_ATTRIBUTE)
         if method is None or method is NO_ATTRIBUTE or isinstance(method, IN_C):
@@ -61,7 +61,7 @@ class EnumVariable(ConstantVariable):
         return None if is_of_enum(method) and self._is_known(tx, name) else method
 
     def _is_known(self, tx: Tracer, name: str) -> bool:
-        """Whether the result of enum's own method depends on nothing but what :meth:`fix` guards."""
+        """Whether the result of enum's own method depends only on state that :meth:`fix` guards."""
         if name == "__repr__":
             return is_constant_value(self.value.__dict__.get("_value_")) and _shows_values_plainly(tx, type(self.value))
         if name in _OPERATORS or name == "__contains__":
@@ -82,11 +82,11 @@ class EnumVariable(ConstantVariable):
         return super().as_argument(tx)
 
     def fix(self, tx: Tracer) -> None:
-        """Guards what enum's own methods go by."""
+        """Guards the state on which enum's own methods depend."""
         where = InstanceDictSource(self._place())
         for name in _BEHIND.values():
             held = self.value.__dict__.get(name)
-            if type(held) in SCALAR_TYPES:  # a number that changes is fixed, too
+            if type(held) in SCALAR_TYPES:  # specializes symbolic numbers, too
                 tx.guard(DictItemSource(where, name), "is" if held is None or type(held) is bool else "const", held)
             elif name in self.value.__dict__:
                 tx.values.wrap_now(held, DictItemSource(where, name))
@@ -130,14 +130,14 @@ class EnumVariable(ConstantVariable):
             value = tx.run_python(object.__getattribute__, self.value, name)
             return tx.values.from_result(value, f"{self.describe()}.{name}")
         found = reader_of(attribute)(tx, self, cls, name, attribute)
-        assert found is not None  # only slots are empty
+        assert found is not None  # None stands for an empty slot, which enum members lack
         return realized(tx, found)
 
     # -- operators
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         name = BINARY_METHODS[op][reflected]
         if self.own_method(tx, name) is not None:
-            twice = reflected and other.python_type() is type(self.value)  # of which Python asks the left one alone
+            twice = reflected and other.python_type() is type(self.value)  # Python calls the left one's method only
             return None if twice else self._answer(tx, name, other)
         for operand in (self, other):
             if isinstance(operand, EnumVariable) and isinstance(operand.value, enum.Flag):
@@ -163,7 +163,7 @@ class EnumVariable(ConstantVariable):
         return "__eq__" if by_equality and self.own_method(tx, "__eq__") is not None else None
 
     def _answer(self, tx: Tracer, name: str, other: VariableTracker) -> VariableTracker | None:
-        """What an operator's own method gives; None for NotImplemented, and where the class has none."""
+        """The result of the program's own operator method; None for NotImplemented, and where the class has none."""
         made = self.call_own(tx, name, other)
         return None if made is None or made.is_not_implemented() else made
 
@@ -202,7 +202,7 @@ class EnumVariable(ConstantVariable):
             return super().as_index(tx)
         return tx.operators.as_index(checked_result(tx, "__index__", type(self.value), made))
 
-    # -- as a container, as a function
+    # -- container protocol and calls
     def length(self, tx: Tracer) -> VariableTracker:
         made = self.call_own(tx, "__len__")
         if made is not None:
@@ -231,7 +231,7 @@ class EnumVariable(ConstantVariable):
             return made
         self.fix(tx)
         method = tx.classes.lookup(type(self.value), "__iter__", NO_ATTRIBUTE)
-        if is_of_enum(method):  # of enum.Flag
+        if is_of_enum(method):  # Flag.__iter__
             return tx.values.new_list([constant_variable(v) for v in method(self.value)]).iterator(tx)
         if method is NO_ATTRIBUTE and self.asks_own(tx, "__getitem__"):
             unsupported("unsupported_iteration", f"iterating over {self.describe()} by its __getitem__")
@@ -268,11 +268,11 @@ class EnumVariable(ConstantVariable):
 
 
 def _through_text(tx: Tracer, owner: VariableTracker, spec: VariableTracker) -> VariableTracker:
-    """``__format__`` of a builtin, which asks for the text where nothing is specified."""
+    """``__format__`` of a builtin, which calls ``__str__`` where the format specification is empty."""
     return tx.texts.format_value(owner, "", spec.constant())
 
 
-# Methods written in C that call others of the class.
+# Methods written in C that call other methods of the object's class.
 _CALL_BACK: dict[Any, Any] = {
     object.__str__: lambda tx, o: tx.texts.to_text(o, "r"),
     object.__ne__: SPECIAL_METHODS["__ne__"],
@@ -282,13 +282,13 @@ _CALL_BACK: dict[Any, Any] = {
 
 
 def _shows_values_plainly(tx: Tracer, cls: type) -> bool:
-    """Whether the text of a member shows its value as ``repr()`` does, or as enum or C would."""
+    """Whether code of the module enum or code in C makes the text of a member's value."""
     shown = tx.classes.lookup(cls, "_value_repr_")
     return shown is None or isinstance(shown, IN_C) or is_of_enum(shown)
 
 
 def makes_members_plainly(tx: Tracer, cls: type) -> bool:
-    """Whether enum finds a member, and tells one from other values, without asking methods of the program's."""
+    """Whether enum finds members and distinguishes them from other values without calling methods of the program's."""
     missing = tx.classes.lookup(cls, "_missing_")
     if not isinstance(missing, classmethod) or not is_of_enum(missing.__func__):
         return False

@@ -1,6 +1,6 @@
-"""What an exception object keeps in C: its arguments, cause, context and traceback.
+"""The state that an exception object keeps in C: its arguments, cause, context and traceback.
 
-Invariant: a field holds what CPython lets it hold.
+Invariant: a field holds only values that CPython accepts for it.
 """
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class ExceptionState:
-    """What an exception made in the trace holds in C.
+    """The state in C of an exception made in the trace.
 
     Args:
-        arguments: of the ``__init__`` of its builtin base; None while that has not been called.
-        by_interpreter: whether the evaluator raised it, as CPython itself does, so that attributes such as the
-            ``name`` of an AttributeError are not known.
-        raised: whether it was raised since its traceback was set, which makes it a longer one.
-        outer_context: whether, when it was raised last, no frame of the trace handled an exception: its context is
-            then what a caller outside of the trace handles, if that is any.
+        arguments: the arguments of ``__init__`` of its builtin base; None if that has not been called.
+        by_interpreter: whether the evaluator raised it in place of CPython, so that attributes such as the ``name`` of
+            an AttributeError are not known.
+        raised: whether it was raised since its traceback was set, which extends the traceback.
+        outer_context: whether no frame of the trace was handling an exception when it was last raised: its context is
+            then the exception that a caller outside of the trace handles, if any.
     """
 
     arguments: list[VariableTracker] | None = None
@@ -35,19 +35,20 @@ class ExceptionState:
     outer_context: bool = False
 
     def reconstruct(self, cg: Codegen, base: Any) -> None:
-        """With the exception on the stack, emits what its base's ``__init__`` stores besides the arguments."""
+        """Emits a call of the base's ``__init__`` on the exception on top of the stack, if that stores more than the
+        arguments."""
         if self.arguments is None or base.__init__ is BaseException.__init__:
             return
         arguments = self.arguments
         cg.call_constant_on_top(base.__init__, lambda: cg.push_all(arguments), count=len(arguments))
 
 
-# What every exception holds in C and a program may set.
+# Fields that every exception has in C and that a program may set.
 EXCEPTION_FIELDS = frozenset({"args", "__cause__", "__context__", "__traceback__", "__suppress_context__"})
 
 
 def fits_exception(name: str, value: VariableTracker) -> bool:
-    """Whether an exception stores a value as it is; others it converts or refuses."""
+    """Whether an exception stores a value in the field `name` unchanged; it converts or refuses other values."""
     if name == "args":
         return value.python_type() is tuple
     if name == "__suppress_context__":
@@ -58,10 +59,10 @@ def fits_exception(name: str, value: VariableTracker) -> bool:
 
 
 class TracebackVariable(VariableTracker):
-    """A traceback of an exception that was raised while tracing: it is handed around and never looked at.
+    """The traceback of an exception that was raised while tracing, which can be passed on but not inspected.
 
     Args:
-        exception: the one that it belongs to.
+        exception: the exception to which it belongs.
     """
 
     def __init__(self, exception: VariableTracker) -> None:

@@ -1,9 +1,9 @@
 """Classes that the traced program makes with a ``class`` statement or ``type(name, bases, namespace)``.
 
-While tracing, a real class with the same bases stands in for the one that each run makes: questions about bases,
-descriptors and missing attributes are answered by it, as for any class. What stands in its dict are stand-ins too, by
-which the trackers of the attributes are found again. Invariant: no stand-in leaves the trace; generated code makes the
-class anew from its trackers, past ``__set_name__``, which has been traced.
+While tracing, a real class with the same bases stands in for the one that each run makes: checks of bases, descriptors
+and missing attributes use it, as for any class. The values in its dict are stand-ins, too, which identify the trackers
+of the attributes. Invariant: no stand-in leaves the trace; generated code makes a new class from the trackers, without
+calling ``__set_name__``, which has been traced.
 """
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
 
 _KIND = "class_definition"
-# Those whose classes generated code can make.
+# Metaclasses whose classes generated code can make.
 _METACLASSES = (type, abc.ABCMeta)
-# Attributes that say how instances are made or end, or that mean something else on the class itself.
+# Attributes that affect creation or finalization of instances, or have another meaning on the class itself.
 _AWKWARD = frozenset({
     "__slots__", "__del__", "__classcell__", "__getattribute__", "__class__", "__dict__", "__weakref__", "__name__",
     "__bases__", "__base__", "__mro__", "mro", "__abstractmethods__", "__subclasshook__", "__instancecheck__",
     "__subclasscheck__", "__reduce__", "__reduce_ex__",
 })
-# Functions that type.__new__ wraps.
+# Functions that type.__new__ wraps in a descriptor.
 _WRAPPED = {"__new__": staticmethod, "__init_subclass__": classmethod, "__class_getitem__": classmethod}
 
 
@@ -45,7 +45,7 @@ class DescriptorVariable(VariableTracker):
     """A property, classmethod, staticmethod or cached_property that the traced program makes.
 
     Args:
-        name: what ``__set_name__`` was told, by the class of which it is an attribute.
+        name: the name that ``__set_name__`` received from the class of which it is an attribute.
     """
 
     has_identity = True
@@ -115,7 +115,7 @@ class DescriptorVariable(VariableTracker):
         cg.build_new(self, lambda: cg.call_function(self.cls, self.parts, {}), lambda: self._tell_name(cg))
 
     def set_name(self, tx: Tracer, name: str) -> None:
-        """What ``type.__new__`` does with an attribute of the class statement."""
+        """Calls ``__set_name__``, as ``type.__new__`` does for the attributes of a new class."""
         if self.cls in _NAMED:
             tx.output.effects.advance(self)
             self.name = name
@@ -126,21 +126,21 @@ class DescriptorVariable(VariableTracker):
             cg.call_constant_on_top(_NAMED[self.cls], given, count=2)
 
 
-# Those that remember what ``__set_name__`` tells them, and neither of them the class.
+# Descriptors whose ``__set_name__`` stores the name; neither stores the class.
 _NAMED: dict[type, Any] = {cls: cls.__dict__["__set_name__"] for cls in (property, functools.cached_property)}
 _PARTS_OF_PROPERTY = ("fget", "fset", "fdel", "__doc__")
-# Those that are something else when they are read from the class.
+# Descriptors that give another object when they are read from the class.
 _BINDING = (classmethod, staticmethod)
 DESCRIPTORS = (property, classmethod, staticmethod, functools.cached_property)
 
 
 class DefinedClassVariable(MadeClassVariable):
-    """A class made of a namespace.
+    """A class made from a namespace.
 
     Args:
         value: the class that stands in for it.
-        namespace: its attributes as the class statement left them, changed by what the program sets and deletes.
-        visit: of the root, at which it was made.
+        namespace: its current attributes: those of the class statement, with the program's later changes.
+        visit: visit number of the root frame's instruction that made it.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class DefinedClassVariable(MadeClassVariable):
         own = self.namespace.get(name)
         bound = isinstance(own, ObjectVariable) or isinstance(own, DescriptorVariable) and own.cls in _BINDING
         if own is not None and not bound and name not in _WRAPPED:
-            return own  # what it is, past its stand-in: a function of a class is the function
+            return own  # without the stand-in: a function read from a class is itself
         return super().getattr(tx, name)
 
     def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
@@ -243,7 +243,8 @@ def define_class(
 
 
 def _runs_as_it_is(tx: Tracer, value: VariableTracker) -> bool:
-    """Whether a stand-in does what the value does: the backward of an autograd function runs for real."""
+    """Whether a stand-in behaves like the value when it is called: the backward pass of an autograd function runs for
+    real."""
     if isinstance(value, DescriptorVariable):
         return all(_runs_as_it_is(tx, part) for part in value.parts)
     if isinstance(value, NestedFunctionVariable):
@@ -253,23 +254,23 @@ def _runs_as_it_is(tx: Tracer, value: VariableTracker) -> bool:
 
 
 class _Orphan:
-    """What a stand-in derives from when its trace is over, so that its bases no longer count it as a subclass."""
+    """The base class of stand-ins after their trace, so that their former bases no longer list them as subclasses."""
 
 
 def forget_stand_ins(effects: Any) -> None:
-    """Ends what other classes know of those that stood in for the trace's own."""
+    """Removes the stand-ins of a finished trace from the subclasses of their bases."""
     for real, tracker in effects.all_tracked():
         if isinstance(tracker, DefinedClassVariable) and type(real) in _METACLASSES:
-            with contextlib.suppress(TypeError):  # of another layout: it goes with the next collection
+            with contextlib.suppress(TypeError):  # another memory layout: the garbage collector frees it later
                 real.__bases__ = (_Orphan,)
 
 
 class _Held:
-    """Stands in a class's dict for a value that is no descriptor."""
+    """Stand-in, in a class's dict, for a value that is no descriptor."""
 
 
 def stand_in(tx: Tracer, value: VariableTracker) -> Any:
-    """A real object by which the tracker is found again, and which acts as the value would in a class's dict."""
+    """A real object that identifies the tracker and behaves like the value in a class's dict."""
     if isinstance(value, (ConstantVariable, ClassVariable, FunctionVariable)):
         return value.value
     known = next((real for real, tracker in tx.output.effects.all_tracked() if tracker is value), None)
@@ -298,12 +299,13 @@ def _is_descriptor(tx: Tracer, cls: type) -> bool:
 
 
 def empty_class(meta: Any, name: str, bases: tuple[type, ...], first: tuple[tuple[str, Any], ...]) -> type:
-    """Generated code makes a class with this, its attributes in order; those that are no constants follow."""
+    """Makes a class with its attributes in order; those that are no constants are set afterwards. Called by generated
+    code."""
     return meta(name, bases, dict(first))
 
 
 def set_class_attribute(cls: type, name: str, value: Any) -> None:
-    """Generated code stores a class's attributes with this, as type.__new__ does."""
+    """Stores an attribute of a class like type.__new__; called by generated code."""
     wrap = _WRAPPED.get(name)
     if wrap is not None and isinstance(value, types.FunctionType):
         value = wrap(value)

@@ -1,6 +1,6 @@
-"""What an object has from its class, read through it: methods written in C, class methods, slots.
+"""Members that an object gets from its class: methods written in C, class methods, slots.
 
-Invariant: reading a member gives what the descriptor protocol gives.
+Invariant: reading a member gives the same as the descriptor protocol.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..functions.functions import MethodVariable
 if TYPE_CHECKING:
     from ..protocols import Codegen, ObjectVariable, Tracer
 
-BIND = (functools._lru_cache_wrapper, CompiledFunction)  # as functions do, though written in C
+BIND = (functools._lru_cache_wrapper, CompiledFunction)  # classes in C whose objects bind like functions
 
 
 class BuiltinMethodVariable(VariableTracker):
@@ -47,7 +47,7 @@ class BuiltinMethodVariable(VariableTracker):
         return tx.construction.call_native_method(self.owner, self.name, self.function, args, kwargs)
 
     def reconstruct(self, cg: Codegen) -> None:
-        # Not read from the object: its class may override the method, as where super() found this one.
+        # The method is not read from the object, whose class may override it if super() found this one.
         bind = functools.partial(bound_to, self.function)
         cg.build_new(
             self, lambda: cg.call_constant(bind, lambda: cg.push(self.owner)), lambda: None, refers_only=True
@@ -55,20 +55,21 @@ class BuiltinMethodVariable(VariableTracker):
 
 
 def bound_to(descriptor: Any, owner: Any) -> Any:
-    """Generated code binds a method written in C with this: a descriptor of one that wants its class, as that of
-    ``_queue.SimpleQueue.get``, takes it for given that it is told a class."""
+    """Binds a method written in C; called by generated code. The class is passed since descriptors of methods that take
+    their defining class, such as ``_queue.SimpleQueue.get``, rely on it."""
     return descriptor.__get__(owner, type(owner))
 
 
-# Up to Python 3.12 a classmethod asks the descriptor that it holds; later it binds whatever it holds.
+# Whether a classmethod calls ``__get__`` of the descriptor that it wraps: up to Python 3.12. Later versions bind any
+# wrapped object.
 _ASKS_DESCRIPTORS = classmethod(property(lambda cls: True)).__get__(None, int) is True  # type: ignore[arg-type]
 
 
 def class_method(tx: Tracer, attribute: Any, source: Source, cls: VariableTracker) -> VariableTracker:
-    """What a classmethod gives when it is read (Objects/funcobject.c, cm_descr_get)."""
+    """The result of reading a classmethod (Objects/funcobject.c, cm_descr_get)."""
     function = attribute.__func__
     if not _ASKS_DESCRIPTORS:
-        if not callable(function):  # no code can make such a method again
+        if not callable(function):  # generated code could not rebuild such a method
             unsupported("unsupported_attribute", f"a classmethod around a {type(function).__qualname__}")
         return MethodVariable(tx.values.wrap_class_part(function, source), cls)
     if isinstance(function, property):
@@ -80,7 +81,7 @@ def class_method(tx: Tracer, attribute: Any, source: Source, cls: VariableTracke
 
 
 class NativeClassMethodVariable(MethodVariable):
-    """A class method written in C that the table of calls has a row for, bound to a class."""
+    """A class method written in C, with a row in the table of calls, bound to a class."""
 
     def python_type(self) -> type:
         return types.BuiltinMethodType
@@ -91,7 +92,7 @@ class NativeClassMethodVariable(MethodVariable):
         return super().getattr(tx, name)
 
     def reconstruct(self, cg: Codegen) -> None:
-        # Not read from the class: it may override the method, as where super() found this one.
+        # The method is not read from the class, which may override it if super() found this one.
         descriptor = self.function.constant()
         cg.build_new(
             self,
@@ -102,7 +103,7 @@ class NativeClassMethodVariable(MethodVariable):
 
 
 def native_class_method(tx: Tracer, attribute: Any, cls: VariableTracker, what: str) -> VariableTracker:
-    """What a class method written in C gives when it is read."""
+    """The result of reading a class method written in C."""
     if decide(attribute).rule is not Rule.RECEIVER:
         return NativeClassMethodVariable(tx.values.from_result(attribute, what), cls)
     return tx.values.from_result(attribute.__get__(None, cls.constant()), what)
@@ -110,7 +111,7 @@ def native_class_method(tx: Tracer, attribute: Any, cls: VariableTracker, what: 
 
 @wraps_if(lambda value: class_method_row(value) is not None, rank=1)
 def _wrap_native_class_method(tx: Tracer, value: Any, source: Source) -> VariableTracker:
-    """A class method from outside, made anew each time it is read, so its identity tells nothing."""
+    """A class method from outside; each read makes a new object, so a guard on its identity would always fail."""
     tx.guard(source, "type_is", types.BuiltinMethodType)
     tx.guard(AttrSource(source, "__name__"), "const", value.__name__)
     owner = tx.values.wrap_now(value.__self__, AttrSource(source, "__self__"))
@@ -119,7 +120,7 @@ def _wrap_native_class_method(tx: Tracer, value: Any, source: Source) -> Variabl
 
 
 def as_length(tx: Tracer, said: VariableTracker) -> VariableTracker:
-    """What len() makes of the result of ``__len__`` (Objects/typeobject.c, slot_sq_length)."""
+    """The result of len() for the result `said` of ``__len__`` (Objects/typeobject.c, slot_sq_length)."""
     said = realized(tx, said)
     if said.python_type() is int and (not said.is_constant() or 0 <= said.constant() <= sys.maxsize):
         return said
@@ -132,7 +133,7 @@ def as_length(tx: Tracer, said: VariableTracker) -> VariableTracker:
 
 
 def slot_value(value: Any, descriptor: Any) -> Any:
-    """What an object has in a slot; MISSING if it is empty."""
+    """The value in an object's slot; MISSING if the slot is empty."""
     try:
         return descriptor.__get__(value, type(value))
     except AttributeError:

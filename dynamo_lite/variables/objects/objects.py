@@ -2,8 +2,8 @@
 
 Attribute reads follow ``object.__getattribute__`` (Objects/object.c, PyObject_GenericGetAttr): data descriptors of the
 class, the instance's dict, other class attributes, ``__getattr__``. Python code that this would run (properties,
-descriptors, ``__getattr__``) is inlined. Invariant: every decision taken from a class's or an instance's dict is
-guarded, absence included.
+descriptors, ``__getattr__``) is inlined. Invariant: every decision based on a class's or an instance's dict is guarded,
+absence of a name included.
 """
 from __future__ import annotations
 
@@ -62,12 +62,13 @@ if TYPE_CHECKING:
 
 
 class ObjectVariable(VariableTracker):
-    """An instance of a class without rules of its own.
+    """An instance of a class that has no tracker class of its own.
 
     Args:
         cls: the exact class.
         value: the real object, if it came in from outside.
-        content: what the object holds as a list, tuple, dict or set, if its class is a subclass of one.
+        content: the builtin value inside the object, if its class is a subclass of list, tuple, dict, set, a number or
+            a text.
     """
 
     has_identity = True
@@ -83,7 +84,7 @@ class ObjectVariable(VariableTracker):
             content.holder = self
         self.new_arguments: list[VariableTracker] = []
         self.exception: ExceptionState | None = None
-        self.own_dict: OwnDictVariable | None = None  # of an object made in the trace, once it has been asked for
+        self.own_dict: OwnDictVariable | None = None  # for an object made in the trace, once it has been read
         self._looks_up_plainly: bool | None = None
 
     def python_type(self) -> type:
@@ -123,7 +124,7 @@ class ObjectVariable(VariableTracker):
 
     # -- attributes
     def own_attribute(self, tx: Tracer, name: str) -> VariableTracker | None:
-        """The value in the object's own dict, None if there is none."""
+        """The value under a name in the object's own dict, None if there is none."""
         own = instance_dict(self.value) if self.value is not None else None
         if own is None and self.value is not None:
             return None
@@ -134,7 +135,7 @@ class ObjectVariable(VariableTracker):
         return read_own(tx, self, own, dict_source(self), name)
 
     def write_own(self, tx: Tracer, name: str, value: Any) -> None:
-        """Sets the value in the object's own dict; with MISSING, deletes it."""
+        """Sets the value under a name in the object's own dict; MISSING deletes it."""
         own = instance_dict(self.value) if self.value is not None else None
         write_own(tx, self, own, dict_source(self), name, value)
 
@@ -164,13 +165,13 @@ class ObjectVariable(VariableTracker):
         tx.raise_error(AttributeError, f"{type_name(self.cls)!r} object has no attribute {name!r}")
 
     def may_name_another_class(self, tx: Tracer) -> bool:
-        """Whether ``__class__`` may be another class than the object's type."""
+        """Whether reading ``__class__`` may give another class than the object's type."""
         plain = tx.classes.lookup(self.cls, "__class__") is object.__dict__["__class__"]
         return not plain or isinstance(tx.classes.lookup(self.cls, "__getattribute__"), types.FunctionType)
 
     def found_or_fallback(self, tx: Tracer, name: str) -> VariableTracker | None:
-        """The attribute as it is looked up, or what ``__getattr__`` gives, which is asked after an AttributeError of
-        a descriptor's, too (Objects/typeobject.c, slot_tp_getattr_hook); None: there is neither."""
+        """The attribute by generic lookup, or the result of ``__getattr__``, which is also called after an
+        AttributeError of a descriptor (Objects/typeobject.c, slot_tp_getattr_hook); None if there is neither."""
         try:
             value = self.generic_getattr(tx, name)
         except ObservedException as error:
@@ -188,7 +189,7 @@ class ObjectVariable(VariableTracker):
         return tx.classes.call_attribute(self, self.cls, "__getattr__", hook, [ConstantVariable(name)], {})
 
     def generic_getattr(self, tx: Tracer, name: str) -> VariableTracker | None:
-        """object.__getattribute__(self, name), None where it raises AttributeError."""
+        """object.__getattribute__(self, name); None where it finds no attribute."""
         if name in ("__class__", "__dict__") and (name == "__class__" or has_instance_dict(self.cls)):
             attribute = tx.classes.lookup(self.cls, name)
             if attribute is None or isinstance(attribute, types.GetSetDescriptorType):
@@ -224,12 +225,12 @@ class ObjectVariable(VariableTracker):
     def read_descriptor(
         self, tx: Tracer, name: str, attribute: Any, home: type | None = None
     ) -> VariableTracker | None:
-        """What reading a class attribute through the instance gives (the descriptor protocol); None for a slot that is
-        empty. `home`: the class that was asked for it, if that is not the instance's."""
+        """Reads a class attribute through the instance, by the descriptor protocol; None for an empty slot. `home` is
+        the class through which the attribute was found, if that is not the instance's class."""
         return reader_of(attribute)(tx, self, home or self.cls, name, attribute)
 
     def read_slot(self, tx: Tracer, name: str, descriptor: Any) -> VariableTracker | None:
-        """What a slot holds, None if it is empty."""
+        """The value in a slot, None if it is empty."""
         effects = tx.output.effects
         if name in effects.attributes_of(self):
             return effects.load_attr(self, name)
@@ -256,13 +257,14 @@ class ObjectVariable(VariableTracker):
         self.generic_setattr(tx, name, value)
 
     def _takes_over(self, method: Any) -> bool:
-        """Whether setting or deleting attributes is Python's, or of a builtin whose contents the trace knows."""
+        """Whether the method that sets or deletes attributes is written in Python, or belongs to a builtin whose
+        content the trace knows."""
         in_c = (types.WrapperDescriptorType, types.MethodDescriptorType)
         return isinstance(method, types.FunctionType) or isinstance(method, in_c) and self.content is not None
 
     def generic_setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         """object.__setattr__(self, name, value)."""
-        set_on_class = tx.output.effects.class_attribute(self.cls, name) is not None  # to a plain value
+        set_on_class = tx.output.effects.class_attribute(self.cls, name) is not None  # such a value is no descriptor
         attribute = None if set_on_class else tx.classes.lookup(self.cls, name, data=True)
         if attribute is not None and not isinstance(attribute, types.MemberDescriptorType):
             done = takes_over(tx, attribute, self, name, "__set__", value)
@@ -317,7 +319,7 @@ class ObjectVariable(VariableTracker):
             tx.output.effects.store_attr(self, name, MISSING)
             return
         if self.own_attribute(tx, name) is None:
-            # Whether the message is the bare name depends on how the object keeps its dict.
+            # The error message depends on the internal representation of the object's dict.
             unsupported("unsupported_attribute", f"deleting {self.describe()}.{name}, which is not there")
         self.write_own(tx, name, MISSING)
 
@@ -438,11 +440,11 @@ class ObjectVariable(VariableTracker):
 
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         name = BINARY_METHODS[op][1 if reflected else 0]
-        formats = op == "%" and not reflected and issubclass(self.cls, (str, bytes))  # which shows the object itself
+        formats = op == "%" and not reflected and issubclass(self.cls, (str, bytes))  # % formats the object itself
         held = other if formats else content_of(other)
         result = self._operator(tx, name, other, lambda c: c.binary(tx, op, held, reflected))
         if isinstance(result, TupleVariable) and result is self.content:
-            return TupleVariable(list(result.items))  # x * 1 of a subclass of tuple is a new tuple
+            return TupleVariable(list(result.items))  # x * 1 is a new tuple for a subclass of tuple
         return result
 
     def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
@@ -521,13 +523,13 @@ class ObjectVariable(VariableTracker):
 
 
 class GetItemIteratorVariable(IteratorVariable):
-    """iter() of an object that only has __getitem__ (Objects/iterobject.c)."""
+    """iter() of an object that has only ``__getitem__`` (Objects/iterobject.c)."""
 
     def __init__(self, owner: VariableTracker) -> None:
         super().__init__()
         self.owner = owner
         self.index = 0
-        self.exhausted = False  # it stays so, even if the owner grows
+        self.exhausted = False  # stays True even if the owner grows
 
     def python_type(self) -> type:
         return type(iter(type("_Sequence", (), {"__getitem__": None})()))
@@ -547,7 +549,7 @@ class GetItemIteratorVariable(IteratorVariable):
         return value
 
     def remaining(self, tx: Tracer) -> VariableTracker | None:
-        """What ``__length_hint__`` gives."""
+        """The result of ``__length_hint__``."""
         if self.exhausted:
             return ConstantVariable(0)
         if tx.classes.special(self.owner.python_type(), "__len__") is None:
@@ -556,7 +558,7 @@ class GetItemIteratorVariable(IteratorVariable):
 
 
 class _IdentityKey:
-    """A dict key that stands for a real object by identity."""
+    """A dict key that represents a real object by its identity."""
 
     __slots__ = ("value",)
 
@@ -582,7 +584,7 @@ def wrap_object(tx: Tracer, value: Any, source: Source) -> VariableTracker:
 
 
 def is_foreign_iterator(value: Any) -> bool:
-    """Whether a value from outside is an iterator whose next() is written in C and has no rule here."""
+    """Whether a value from outside is an iterator written in C that the trace can't follow."""
     step = getattr(type(value), "__next__", None)
     if step is None or isinstance(step, types.FunctionType):
         return False

@@ -1,9 +1,9 @@
-"""Reading a class attribute through an instance: the descriptor protocol, by the kind of attribute. An instance is an
-object of the user's, a member of an enum, or a class, whose class is its metaclass.
+"""Reads of class attributes through an instance: the descriptor protocol, by the type of attribute. The instance is an
+object of the user's, an enum member, or a class as instance of its metaclass.
 
-A reader is registered for classes of attributes, their subclasses included; what has none is read by ``__get__`` if its
-class has one (Objects/object.c, PyObject_GenericGetAttr). Invariant: what a reader gives is what the attribute's
-``__get__`` gives, and guards fix the attribute.
+A reader is registered for attributes of given types, subclasses included; other attributes are read by ``__get__`` if
+their class defines it (Objects/object.c, PyObject_GenericGetAttr). Invariant: a reader returns the same as the
+attribute's ``__get__``, and guards fix the attribute.
 """
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from .members import BIND, BuiltinMethodVariable, class_method, native_class_met
 if TYPE_CHECKING:
     from ..protocols import ObjectVariable, Tracer
 
-# The tracer, the instance, the class through which the attribute was found, its name, the attribute.
+# Arguments: the tracer, the instance, the class through which the attribute was found, its name, the attribute.
 Reader = Callable[["Tracer", VariableTracker, type, str, Any], VariableTracker | None]
 _READERS: ClassTable[Reader] = ClassTable("read")
-# Registers a reader for attributes of these classes.
+# Registers a reader for attributes of these types.
 reads = _READERS.register
 
 
 def reader_of(attribute: Any) -> Reader:
-    """What reads an attribute of this class."""
+    """The reader for an attribute."""
     return _READERS.unless(type(attribute), "__get__") or _by_get
 
 
 def _object(owner: VariableTracker, name: str) -> ObjectVariable:
-    """An object that keeps attributes; others have none of this kind that can be followed."""
+    """The owner as an object with attributes; breaks the graph for constants (classes and enum members), for which such
+    an attribute can't be followed."""
     if owner.is_constant():
         unsupported("unsupported_attribute", f"{owner.describe()}.{name}")
     return cast("ObjectVariable", owner)
@@ -82,15 +83,15 @@ def _binding(tx: Tracer, owner: VariableTracker, home: type, name: str, attribut
 
 @reads(functools.cached_property)
 def _cached_property(tx: Tracer, given: VariableTracker, home: type, name: str, attribute: Any) -> VariableTracker:
-    """Lib/functools.py, cached_property.__get__: the name in the object's dict is the one that it got in its class."""
+    """Lib/functools.py, cached_property.__get__: the key in the object's dict is the name from ``__set_name__``."""
     owner = _object(given, name)
     key = attribute.attrname
     if key is None:
-        tx.run_python(attribute.__get__, owner)  # which raises whatever it is given
+        tx.run_python(attribute.__get__, owner)  # raises for any argument
     if not has_instance_dict(owner.cls):
         where = f"{owner.cls.__name__!r} instance"
         tx.raise_error(TypeError, f"No '__dict__' attribute on {where} to cache {key!r} property.")
-    # It was looked for under its own name, but not by super().
+    # An ordinary read has looked in the object's dict already, but one through super() has not.
     value = owner.own_attribute(tx, key)
     if value is None:
         function = tx.values.wrap_class_part(attribute.func, class_attribute_source(home, name))
@@ -131,7 +132,7 @@ def _computed(tx: Tracer, given: VariableTracker, home: type, name: str, attribu
 
 
 def _by_get(tx: Tracer, owner: VariableTracker, home: type, name: str, attribute: Any) -> VariableTracker:
-    """By the ``__get__`` of the attribute's class; the attribute itself if there is none."""
+    """Reads by ``__get__`` of the attribute's class; gives the attribute itself if there is none."""
     source = class_attribute_source(home, name)
     getter = tx.classes.special(type(attribute), "__get__")
     if getter is None:

@@ -1,6 +1,6 @@
-"""``super()``: attributes that the classes behind a class in the method resolution order define.
+"""``super()``: attributes of the classes after a given class in the method resolution order.
 
-Invariant: what is found, and that nothing stands before it, is guarded.
+Invariant: the attribute that is found is guarded, and so is its absence in the classes before.
 """
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SuperVariable(VariableTracker):
         position = mro.index(self.start)
         tx.classes.guard_mro(self.mro_class)
         for cls in mro[position + 1 :]:
-            tx.classes.lookup(cls, name)  # guards its dict: what stands there, or that nothing does
+            tx.classes.lookup(cls, name)  # guards the entry in its dict, or its absence
             if name in OWN_DICT(cls):
                 return cls, OWN_DICT(cls)[name]
         return None, None
@@ -69,7 +69,7 @@ class SuperVariable(VariableTracker):
         unsupported("unsupported_attribute", f"super().{name} of {self.owner.describe()}")
 
     def _of_itself(self, tx: Tracer, name: str) -> VariableTracker:
-        """An attribute of the super object, as no class behind the start has one of that name."""
+        """An attribute of the super object itself, as no class after `start` has one of that name."""
         if name == "__class__":
             return tx.values.from_result(super, "class")
         if hasattr(super, name):
@@ -77,8 +77,8 @@ class SuperVariable(VariableTracker):
         tx.raise_error(AttributeError, f"'super' object has no attribute {name!r}")
 
     def _of_class(self, tx: Tracer, cls: type, name: str, attribute: Any) -> VariableTracker:
-        """An attribute that a class finds: what has no ``__get__``, or one that gives itself where there is no
-        object."""
+        """An attribute that is read for a class: one without ``__get__``, or one whose ``__get__`` returns the
+        descriptor itself where there is no object."""
         if hasattr(type(attribute), "__get__") and type(attribute) not in _THEMSELVES:
             unsupported("unsupported_attribute", f"super().{name}, a {type(attribute).__qualname__}, of a class")
         return realized(tx, tx.values.wrap_at(attribute, class_attribute_source(cls, name)))
@@ -121,15 +121,15 @@ def _class_method(tx: Tracer, asked: SuperVariable, attribute: Any, source: Sour
 
 @_READERS.register(property)
 def _property(tx: Tracer, asked: SuperVariable, attribute: Any, source: Source) -> VariableTracker | None:
-    """None for properties that have no getter, or a ``__get__`` of their own, and where there is no object."""
+    """None for properties without a getter or with an overridden ``__get__``, and where there is no object."""
     if attribute.fget is None or type(attribute).__get__ is not property.__get__ or asked.of_class:
         return None
     return tx.call(tx.values.wrap_class_part(attribute.fget, source), [asked.owner], {})
 
 
 def misfit_text(start: type, owner: type, owner_is_class: bool) -> str:
-    """What CPython says of ``super(start, owner)`` for a class, or an instance of one, that does not derive from
-    `start`."""
+    """CPython's error message for ``super(start, owner)`` where the class `owner`, or that of an instance, does not
+    derive from `start`."""
 
     class Start:
         pass
@@ -146,7 +146,8 @@ def misfit_text(start: type, owner: type, owner_is_class: bool) -> str:
 
 
 class OuterSuperVariable(VariableTracker):
-    """A ``super`` object that was made before the frame (or before a break): what it looks up is not followed."""
+    """A ``super`` object that was made before the frame (or before a break): reading its attributes breaks the
+    graph."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)

@@ -1,8 +1,8 @@
-"""``threading.local``: attributes of which each thread has its own.
+"""``threading.local``: objects whose attributes are separate for each thread.
 
-Invariant: what is read is what the thread that compiles has, and guards and generated code look into the dict of the
-thread that calls. Asking for it runs the class's ``__init__`` in a thread that has none yet, so a class that defines
-one is left to Python.
+Invariant: the trace reads the dict of the compiling thread; guards and generated code read that of the calling thread.
+In a thread without a dict, reading it runs the class's ``__init__``, so a class that defines ``__init__`` is left to
+Python.
 """
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _ACCESS = ("__getattribute__", "__setattr__", "__delattr__")
 
 
 def _of_thread(value: threading.local) -> dict[str, Any]:
-    """The attributes that the running thread has set."""
+    """The dict of the attributes that the running thread has set."""
     return value.__dict__
 
 
 def _is_plain(cls: type) -> bool:
-    """Whether reading an attribute runs no Python, and writing none."""
+    """Whether neither reading nor writing an attribute runs Python code."""
     return cls.__init__ is object.__init__ and all(  # type: ignore[misc]
         getattr(cls, name) is getattr(threading.local, name) for name in _ACCESS)
 
 
 class ThreadLocalVariable(ObjectVariable):
-    """An object of ``threading.local`` from outside."""
+    """A ``threading.local`` object from outside."""
 
     def _own(self) -> tuple[dict[str, Any], Source]:
         assert self.source is not None

@@ -1,6 +1,6 @@
 """Weak references.
 
-Invariant: a weak reference is tracked together with what it points to; one that is dead is not captured.
+Invariant: a weak reference is tracked together with its referent; a dead one breaks the graph.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WeakrefVariable(VariableTracker):
 
     def same_object(self, other: VariableTracker) -> bool | None:
         if isinstance(other, WeakrefVariable) and other is not self and self.referent is other.referent:
-            return None  # without callbacks they are one object
+            return None  # one object unless they have callbacks
         return super().same_object(other)
 
     def truth(self, tx: Tracer) -> bool:

@@ -1,6 +1,6 @@
-"""Texts of AttributeErrors of missing attributes, which differ between versions of CPython.
+"""Messages of AttributeErrors for missing attributes, which differ between versions of CPython.
 
-Invariant: the running Python is asked, by way of a class with the same name that has nothing else.
+Invariant: the message comes from the running Python, which raises it for an empty class of the same name.
 """
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 
 def of_setting(cls: type, name: str) -> str:
-    """Of setting an attribute of an instance that has no ``__dict__``."""
+    """The message for setting an attribute of an instance that has no ``__dict__``."""
     own = {} if cls.__setattr__ is object.__setattr__ else {"__setattr__": lambda self, name, value: None}
     return _said(lambda: object.__setattr__(_namesake(cls, (), own)(), name, None))
 
 
 def of_reading(cls: type, name: str) -> str:
-    """Of reading a slot of an instance that is empty."""
+    """The message for reading an empty slot of an instance."""
     return _said(lambda: getattr(_namesake(cls, (name,), {})(), name))
 
 
