@@ -263,7 +263,7 @@ class VariableTracker:
     ) -> VariableTracker:
         """value.name(*args, **kwargs)."""
         found = self.getattr(tx, name)
-        if found.is_method_of(self, name) and name not in tx.special_methods:  # it would only call this again
+        if found.is_method_of(self, name) and name not in tx.special_methods:  # its call would only call this again
             unsupported("unsupported_method", f"{self.describe()}.{name}()")
         return found.call(tx, args, kwargs)
 
@@ -291,7 +291,7 @@ class VariableTracker:
         return False
 
     def iterate(self, tx: Tracer) -> Iterable[VariableTracker]:
-        """The elements, each fetched as it is asked for."""
+        """The elements, each taken when it is requested."""
         iterator = tx.iteration.get_iter(self)
         while (item := iterator.next(tx)) is not None:
             yield item
@@ -373,7 +373,7 @@ _BY_TEST: list[tuple[int, Callable[[Any], bool], Wrapper]] = []
 
 
 def wraps_if(test: Callable[[Any], bool], rank: int) -> Callable[[Wrapper], Wrapper]:
-    """Registers a wrapper for values that pass a test; lower ranks are asked first."""
+    """Registers a wrapper for values that pass a test; tests of lower rank run first."""
 
     def register(wrapper: Wrapper) -> Wrapper:
         _BY_TEST.append((rank, test, wrapper))

@@ -22,7 +22,7 @@ class CellVariable(VariableTracker):
 
     Args:
         contents: its value, or MISSING while it is unbound.
-        value: the real cell, if it came in from outside.
+        source: where the real cell lives, if it came in from outside.
         local: the variable's name, for the frame's own cells.
     """
 

@@ -222,8 +222,8 @@ class Watch:
         self._given = set(self._looked_at)
 
     def may_have_ended(self, tx: Tracer, value: Any) -> bool:
-        """Whether an unwatched object (a tensor or module) may have been finalized since the trace has replaced it, so
-        that a weak reference to it may be dead."""
+        """Whether an unwatched object (a tensor or module) may have been finalized, as the traced program has replaced
+        it or no longer holds it; a weak reference to it may then be dead."""
         if id(value) not in self._let_go | self._given or ends_with_effect(value):
             return False
         return id(value) in self._let_go or not self._is_held(tx, value)

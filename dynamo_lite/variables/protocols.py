@@ -44,7 +44,7 @@ class Values(Protocol):
         """The tracker of a real cell, one per cell."""
 
     def wrap_function(self, value: types.FunctionType, source: Source, trusted: bool = False) -> VariableTracker:
-        """The tracker of a Python function, which calls inline, put in the graph, or leave to plain Python."""
+        """The tracker of a Python function, whose calls are inlined, become graph nodes, or run in plain Python."""
 
     def wrap_marked(self, value: Any, source: Source) -> VariableTracker | None:
         """The tracker of a function written in C that a rule of the user's covers; None for everything else."""

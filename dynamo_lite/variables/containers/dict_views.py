@@ -79,7 +79,7 @@ class DictIteratorVariable(IteratorVariable):
         return value if self.what == "values" else TupleVariable([key, value])
 
     def _check(self, tx: Tracer) -> None:
-        """Objects/dictobject.c, dictiter_iternextkey"""
+        """Raises in the program if the dict's size has changed (Objects/dictobject.c, dictiter_iternextkey)."""
         if len(self.owner.items) != self.size:
             self.size = -1  # so that each later step raises, too
             tx.raise_error(RuntimeError, "dictionary changed size during iteration")
@@ -87,7 +87,7 @@ class DictIteratorVariable(IteratorVariable):
             unsupported("unsupported_iteration", "a dict whose keys change while it is iterated")
 
     def _check_ordered(self, tx: Tracer) -> None:
-        """Objects/odictobject.c, odictiter_nextkey"""
+        """Raises in the program if the OrderedDict has changed (Objects/odictobject.c, odictiter_nextkey)."""
         if not self.rest:
             return
         if self.owner.moves != self.moves:

@@ -1,7 +1,7 @@
 """Wrapping of dicts, default dicts and mapping proxies that come in from outside.
 
-Invariant: if all keys are constants they are guarded together, when they are first needed; for a key that is a tensor
-the guards fix with which of the trace's tensors it is identical, for any other key they fix the object.
+Invariant: if all keys are constants they are guarded together, when they are first needed. Otherwise each key is
+guarded: a constant by value, a tensor by which of the trace's tensors it is, any other key by its identity.
 """
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def dict_at(
         else:
             key_variable = realized(tx, tx.values.wrap_at(key, key_source))
         if isinstance(key, torch.Tensor) and key_variable.node is not None and base is dict:
-            # For all tensors it is guarded with which of the trace's tensors they are identical, if any. A guard on
-            # this object would make the cache entry fit this dict alone, and keep its tensors alive.
+            # Guards fix for all tensors of the trace which of them are one object. A guard on this object's identity
+            # would make the cache entry fit this dict alone, and keep its tensors alive.
             item_source: Source = DictValueSource(source, index)
         else:
             if not is_constant_value(key):

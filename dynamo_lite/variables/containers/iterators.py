@@ -276,7 +276,7 @@ class TeeVariable(IteratorAdapterVariable):
         return taken[self.position - 1]
 
     def copied(self) -> TeeVariable:
-        """copy.copy(self)"""
+        """copy.copy(self)."""
         return TeeVariable(self.shared, self.position)
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:

@@ -30,7 +30,7 @@ class LoopIteratorVariable(ObjectVariable):
         found = None if self._asked else next_of(self.value)
         containers = containers_of(self.value)
         if found is None or any(effects.is_tracked(c) or effects.is_kept(c) for c in containers):
-            return super().next(tx)  # breaks
+            return super().next(tx)  # breaks the graph
         self._asked = True
         for place, container in enumerate(containers):
             effects.note_iterated(container, ComputedSource(
@@ -44,7 +44,7 @@ class LoopIteratorVariable(ObjectVariable):
         return tx.values.wrap_at(found[0], SequenceItemSource(peeked, 0, False))
 
     def check_replay(self, effects: Any) -> None:
-        """Accepts: the element that was read before the graph can't have changed."""
+        """Never breaks the graph: the element that was read ahead can't have changed before the graph runs."""
 
     def replay(self, cg: Codegen) -> None:
         """Emits code that takes the element."""

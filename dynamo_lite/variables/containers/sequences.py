@@ -517,9 +517,6 @@ class NamedTupleVariable(TupleVariable):
             super()._make(cg)
 
 
-# ---------------------------------------------------------------- iterators over sequences
-
-
 # ---------------------------------------------------------------- wrapping
 def lazy_items(value: Any, source: Source, is_list: bool) -> list[VariableTracker]:
     """Lazy trackers of the elements of a sequence at `source`."""

@@ -1,7 +1,7 @@
 """Sets and frozensets.
 
 Invariant: the iteration order of a set is known only where its members are constants, from its table (``set_tables``),
-and for a set from outside as long as it is unchanged; otherwise nothing depends on the order.
+and for a set from outside as long as it is unchanged; otherwise a use of the order breaks the graph.
 """
 from __future__ import annotations
 
@@ -510,7 +510,7 @@ def _operand(tx: Tracer, value: VariableTracker, elements: dict[Any, VariableTra
 
 
 def set_of(tx: Tracer, value: VariableTracker, cls: type = set) -> SetVariable:
-    """set(value)"""
+    """set(value) or frozenset(value), by `cls`."""
     members = _collected(tx, value)
     operand = _operand(tx, value, members)
     if cls is set:

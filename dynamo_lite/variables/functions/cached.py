@@ -54,7 +54,7 @@ class CachedFunctionVariable(RealObjectVariable):
         with tx.output.effects.watched() as touched:
             result = tx.call(self._inside(tx), args, kwargs)
         if len(calls) > begun:
-            # The function logs, once for these arguments: a deferred call of the cached function decides whether.
+            # The function logs once for these arguments, so the cached function itself is called after the graph.
             if not result.is_none():
                 unsupported("print_or_log", f"{self.describe()} logs and returns something")
             del calls[begun:]

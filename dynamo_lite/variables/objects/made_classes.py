@@ -92,7 +92,7 @@ class DescriptorVariable(VariableTracker):
         return self.parts[index] if index < len(self.parts) else ConstantVariable(None)
 
     def _is_abstract(self, tx: Tracer, part: VariableTracker) -> bool:
-        """Objects/object.c: _PyObject_IsAbstract."""
+        """Whether a function is abstract (Objects/object.c, _PyObject_IsAbstract)."""
         name = "__isabstractmethod__"
         found = tx.attribute_or_none(part, name)
         return found is not None and tx.truth(found)
