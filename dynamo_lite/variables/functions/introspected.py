@@ -162,11 +162,11 @@ def _is_abstract_subclass(tx: Tracer, cls: VariableTracker, kind: type) -> bool:
     return bool(tx.checks.is_subclass(kind, cls.value))
 
 
-# ---------------------------------------------------------------- pickling
+# ---------------------------------------------------------------- as bytes
 @handles(pickle.dumps)
 def _pickled(tx: Tracer, value: VariableTracker, *args: VariableTracker) -> VariableTracker:
-    """The bytes of a flat container of numbers and texts, which programs use as keys of caches. pickle writes each text
-    object once, so the bytes depend on the identity of equal texts: the graph breaks where the container has any."""
+    """The bytes of a flat container of numbers and texts, as keys of caches are made of arguments. Texts are pickled
+    once for each object, so that equal ones in it must not stand in it."""
     plain: Any = tx.values.as_plain(value) if type(value) in (DictVariable, ListVariable, TupleVariable) else None
     if type(plain) not in (dict, list, tuple) or not all(a.is_constant() for a in args):
         unsupported("call_skipped", "_pickle.dumps()")
