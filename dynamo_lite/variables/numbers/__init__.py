@@ -1,5 +1,5 @@
 """Trackers of numbers that the trace does not know or that change from call to call, of ranges and slices, of random
-numbers, and of tensors chosen by Python's `max` and `min`.
+numbers, and of tensors that Python's `max` and `min` choose.
 
-A part of `variables`: what may be imported is said there.
+A part of the package `variables`, whose docstring says what may be imported.
 """

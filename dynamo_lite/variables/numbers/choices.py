@@ -1,9 +1,11 @@
-"""``max(a, b)`` and ``min(a, b)`` of tensors by Python's builtins: one of the two objects, by their elements.
+"""``max(a, b)`` and ``min(a, b)`` of tensors by Python's builtins, which return one of the two objects, chosen by their
+elements.
 
-The graph has ``torch.where(b > a, b, a)``, a tensor of its own. Invariant: nothing of the program can tell it from the
-object that it stands for. Both operands were made in the trace, are alike in all but their elements, and have no
-gradients (the one that is not chosen gets none, and not zeros); where a trace ends with one of them visible besides, or
-written to after the choice, it starts again and breaks there.
+The graph computes ``torch.where(b > a, b, a)``, which is a new tensor. Invariant: the program cannot tell this tensor
+from the object that it stands for. Both operands were made in the trace, differ in nothing but their elements, and
+require no gradients (in eager, the operand that is not chosen has no gradient at all, where ``torch.where`` would give
+it zeros). Where one of the operands is visible beside the result at the end of the trace, or is written to after the
+choice, the trace starts again and breaks at the choice.
 """
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ _KIND = "data_dependent_branch"
 
 
 class ChosenTensorVariable(TensorVariable):
-    """What stands for one of several tensors of the trace; which one is known when the graph runs."""
+    """A stand-in for one of several tensors of the trace. Only the running graph knows which one."""
 
     def hash_key(self) -> Any:
         unsupported(_KIND, "the identity of one of several tensors")
@@ -41,18 +43,18 @@ class ChosenTensorVariable(TensorVariable):
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """A choice that the graph makes.
+    """A choice between tensors that the graph makes.
 
     Args:
         tensor: the result.
-        visit: the root's instruction that makes it.
+        visit: position in the root frame's trace of the instruction that makes the choice.
     """
 
     tensor: ChosenTensorVariable
     visit: int
 
     def refuse(self, why: str) -> None:
-        """Breaks where the choice is made."""
+        """Breaks the graph at the instruction that makes the choice."""
         unsupported(_KIND, f"bool() of a comparison of tensors, of which min() or max() gives one that {why}",
                     visit=self.visit)
 
@@ -64,7 +66,7 @@ class Choices:
         self.made: list[Choice] = []
 
     def check(self, output: OutputGraph, leaving: Sequence[VariableTracker]) -> None:
-        """Refuses the first choice that the program could tell from the object that it stands for.
+        """Refuses the first choice whose result the program could tell from the object that it stands for.
 
         Args:
             leaving: the values that leave the graph.
@@ -102,7 +104,7 @@ def choose(
            for t in (item, best)):
         return None
     if all(known_tensor(tx, t.fake) is not None for t in (item, best)):
-        return None  # Python decides
+        return None  # Python decides, as the elements are known
     greater = tx.operators.compare(symbol, item, best)
     chosen = call_in_graph(tx, torch.where, [greater, item, best], {})
     assert isinstance(chosen, TensorVariable)
@@ -114,7 +116,7 @@ def choose(
 
 
 def _are_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether both have one element and the same layout, that of new tensors."""
+    """Whether both have one element and the same layout, namely the layout of a new tensor."""
     return (a.numel() == 1 and a.shape == b.shape and a.dtype is b.dtype and not a.dtype.is_complex
             and a.device == b.device and a.stride() == b.stride() == torch.empty(a.shape, device="meta").stride())
 
@@ -128,7 +130,7 @@ def _overlap(a: TensorVariable, b: TensorVariable) -> bool:
 
 
 def _written_after(graph: fx.Graph, node: fx.Node, storages: set[int]) -> bool:
-    """Whether some node behind one may write to memory."""
+    """Whether a node that comes after `node` may write to one of the storages."""
     behind = False
     for other in graph.nodes:
         if behind and other.meta.get("impure"):

@@ -1,11 +1,11 @@
-"""Values that were seen to change from call to call: counters and growing lists.
+"""Values that have changed from call to call: counters and growing lists.
 
-The first compile of a frame takes a number for a constant and a list for its elements. When that is what kept an entry
-from fitting, the next compile uses these: as long as the program only computes with a number, compares it, and
-appends to a list, one entry fits all calls. An int is a symbol (``symbolic_ints``); arithmetic of floats is the
-graph's, whose input the number is then (``scalars``). Invariant: whatever else is done with such a value fixes it, by
-the guard that it would have had at once; only in the last entry that config allows it breaks the graph, so that this
-one fits them all.
+The first compile of a frame specializes on the value of a number and on the elements of a list. If that is why a cache
+entry did not fit, the next compile uses the trackers of this module: as long as the program only computes with a
+number, compares it, and appends to a list, one entry fits all calls. An int is a symbol (``symbolic_ints``); arithmetic
+of floats is done by the graph, which gets the number as an input (``scalars``). Invariant: other uses of such a value
+fix it by the guard that the first compile would have added. Only the last entry that the config allows breaks the
+graph instead, so that this entry fits all calls.
 """
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def _may_fix(output: OutputGraph, source: Source) -> None:
 
 
 class GrowingListVariable(ListVariable):
-    """A list from outside that the program appends to; its elements are looked at when they are asked for.
+    """A list from outside that the program appends to. Its elements are looked at only when they are asked for.
 
     Args:
         value: the list.
         source: where it lives.
-        output: the trace's guards, and whether its length may be fixed.
+        output: holds the trace's guards and says whether the list's length may be fixed.
     """
 
     def __init__(self, value: list[Any], source: Source, output: OutputGraph) -> None:
@@ -49,12 +49,12 @@ class GrowingListVariable(ListVariable):
 
     @property
     def only_grows(self) -> bool:
-        """Whether nothing but `added` is known of it."""
+        """Whether the trace has only appended elements (`added`) and has not looked at the list itself."""
         return self._items is None
 
     @property
     def items(self) -> list[VariableTracker]:
-        """The elements; whoever asks depends on how many there are."""
+        """The elements. Asking for them guards the length of the list."""
         if self._items is None:
             assert self.source is not None
             _may_fix(self._output, self.source)
@@ -78,7 +78,7 @@ class GrowingListVariable(ListVariable):
 
 
 def wrap_dynamic(tx: Tracer, value: Any, source: Source) -> VariableTracker | None:
-    """The tracker of a value that has changed between calls; None if it is of another kind."""
+    """The tracker of a value that has changed between calls; None for a value of any other kind."""
     guards: GuardSet = tx.output.guards
     if type(value) is int and abs(value) < HIGHEST:
         return _counter(tx, value, source)
@@ -95,7 +95,7 @@ def _counter(tx: Tracer, value: int, source: Source) -> VariableTracker:
     def node(tx: Tracer) -> fx.Node:
         return tx.output.add_number(source, int, symbolic_int(symbols.env, expr)).node
 
-    # At once: a part of the trace sees by its guards what it reads from outside.
+    # The guard is added at once, because a part of the trace tells by its guards what it reads from outside.
     tx.output.guards.add(source, "type_is", int)
     symbols = tx.output.symbols
     expr = symbols.add(tx, source, value, LOWEST, node)

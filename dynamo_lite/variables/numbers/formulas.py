@@ -1,6 +1,7 @@
-"""Formulas: what Python computes from numbers outside of the frame before a graph runs.
+"""Formulas: values that Python code computes from numbers outside of the frame, before a graph runs.
 
-Invariant: a formula calls functions of C on numbers alone, which its operands' guards say these are.
+Invariant: a formula calls only functions implemented in C, on numbers only; guards on its operands ensure that they are
+numbers.
 """
 from __future__ import annotations
 
@@ -14,26 +15,26 @@ from ..constant import BINARY, COMPARE
 if TYPE_CHECKING:
     from ..protocols import OutputGraph
 
-_BITS = 63  # of a positive int of 64 bits
+_BITS = 63  # value bits of a signed 64-bit int
 _SYMBOLS = {function: symbol for table in (BINARY, COMPARE) for symbol, function in table.items()}
 
 
 def power(base: int, exponent: int) -> int | None:
-    """``base ** exponent`` where it is an int of 64 bits for certain, else None."""
+    """``base ** exponent`` where it is certain to fit into a signed 64-bit int, else None."""
     return base ** exponent if 0 <= exponent * base.bit_length() < _BITS else None
 
 
 def shifted(number: int, places: int) -> int | None:
-    """``number << places``, as :func:`power`."""
+    """``number << places`` where it is certain to fit into a signed 64-bit int, else None."""
     return number << places if 0 <= places < _BITS - number.bit_length() else None
 
 
 BOUNDED = {"**": power, "<<": shifted}
-"""Operators whose results may be as long as they like, as functions for formulas."""
+"""Operators whose results may be arbitrarily long, each with the bounded function that formulas use instead."""
 
 
 def formula_of(target: Any, operands: tuple[Source, ...]) -> FormulaSource:
-    """What a function makes of operands."""
+    """The formula that applies a function to operands."""
     names = [operand.name for operand in operands]
     symbol = _SYMBOLS.get(target)
     if symbol is not None and len(names) == 2:
@@ -44,7 +45,7 @@ def formula_of(target: Any, operands: tuple[Source, ...]) -> FormulaSource:
 
 
 def source_of_index(output: OutputGraph, x: Index) -> Source:
-    """The formula of an expression."""
+    """The formula that computes an expression over symbols."""
     if isinstance(x, int):
         return NumberSource(x)
     total: Source | None = None

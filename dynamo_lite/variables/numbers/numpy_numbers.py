@@ -1,7 +1,8 @@
-"""What functions of NumPy make of numbers that may differ from call to call, as in ``x / np.sqrt(x.shape[-1])``.
+"""Results of NumPy functions on numbers that may differ from call to call, as in ``x / np.sqrt(x.shape[-1])``.
 
-Invariant: for every call a number has NumPy's type and value. NumPy itself computes it, in the guard program, or it is
-a polynomial of ints of 64 bits, as Python's ints are where the trace has them as symbols.
+Invariant: in every call, a number has NumPy's type and value. Either the guard program has NumPy compute it, or it is a
+polynomial of ints that is known to fit into 64 bits and so has the value of Python's ints, which are symbols of the
+trace.
 """
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ..protocols import Tracer
 
 TYPES = (np.int64, np.float64)
-"""NumPy's numbers that are followed: those that NumPy makes of Python's, and that torch takes for these."""
+"""NumPy's number types that are followed: NumPy makes these from Python's numbers, and torch takes them for those."""
 
 _POLYNOMIALS: dict[Any, str] = {
     operator.add: "+", np.add: "+", operator.sub: "-", np.subtract: "-", operator.mul: "*", np.multiply: "*",
@@ -33,23 +34,23 @@ _COMPARISONS: dict[Any, str] = {
     operator.lt: "<", operator.le: "<=", operator.eq: "==", operator.ne: "!=", operator.gt: ">", operator.ge: ">="}
 
 Operand = tuple[VariableTracker, type | None]
-"""A number of Python's, and the type of NumPy's that it has in the program."""
+"""A Python number, and the NumPy type that the number has in the program (None: it is a Python number there, too)."""
 
 
 def is_followed(number: VariableTracker) -> bool:
-    """Whether it is one of Python's numbers that may differ from call to call and that formulas are made of."""
+    """Whether it is a Python number that may differ from call to call and that formulas can be made of."""
     return isinstance(number, (SymbolicIntVariable, OutsideNumber))
 
 
 def as_of_python(function: Any, args: Sequence[VariableTracker]) -> list[VariableTracker]:
-    """Arguments of a builtin, with numbers of Python's for those of NumPy's where these are the same to it."""
+    """Arguments of a builtin, with Python numbers in place of NumPy's where the builtin does not distinguish them."""
     if function not in FUNCTIONS and function is not operator.index:
         return list(args)
     return [a.python_number if a.python_number is not None else a for a in args]
 
 
 def product_or_sum(tx: Tracer, function: Any, numbers: Sequence[VariableTracker]) -> VariableTracker | None:
-    """``np.prod`` or ``np.sum`` of a sequence of Python's ints, as one of these; None where it is another function, or
+    """``np.prod`` or ``np.sum`` of a sequence of Python ints, as a Python int; None for any other function, or if all
     the numbers are known."""
     if function not in _OF_SEQUENCES or not any(isinstance(n, SymbolicIntVariable) for n in numbers):
         return None
@@ -63,7 +64,7 @@ def product_or_sum(tx: Tracer, function: Any, numbers: Sequence[VariableTracker]
 
 
 def computed(tx: Tracer, function: Any, operands: Sequence[Operand]) -> tuple[VariableTracker, type] | bool | None:
-    """A function of NumPy, or an operator, of numbers of which some may differ from call to call.
+    """The result of a NumPy function or an operator on numbers, some of which may differ from call to call.
 
     Returns:
         the result and its type; a bool for a comparison, whose outcome is guarded; None where the values are needed.
@@ -75,7 +76,7 @@ def computed(tx: Tracer, function: Any, operands: Sequence[Operand]) -> tuple[Va
     try:
         now = _by_numpy(function, classes, whole=True)(*(_now(n) for n in numbers))
     except (ArithmeticError, TypeError, ValueError):
-        return None  # computed with the values, it raises what NumPy does
+        return None  # computed with the values instead, it raises NumPy's own exception
     cls = next((cls for cls in TYPES if type(now) is cls), None)
     if cls is None:
         return None
@@ -92,8 +93,8 @@ def computed(tx: Tracer, function: Any, operands: Sequence[Operand]) -> tuple[Va
 
 
 def _of_64_bits(tx: Tracer, number: VariableTracker) -> VariableTracker | None:
-    """An int of Python's that NumPy's has the value of, in every call that the trace is for; None where NumPy's would
-    have wrapped around."""
+    """The given Python int, if it has the value of NumPy's 64-bit int in every call that the trace is for; None where
+    NumPy's int would have wrapped around."""
     for op, limit in (("<=", HIGHEST - 1), (">=", 1 - HIGHEST)):
         if not tx.truth(tx.operators.compare(op, number, ConstantVariable(limit))):
             return None
@@ -101,7 +102,7 @@ def _of_64_bits(tx: Tracer, number: VariableTracker) -> VariableTracker | None:
 
 
 def _now(number: VariableTracker) -> Any:
-    """The value in this call, on which nothing relies."""
+    """The value in this call. Callers must not let the trace depend on it."""
     if isinstance(number, OutsideNumber):
         return number.now
     return number.example() if isinstance(number, SymbolicIntVariable) else number.constant()
@@ -109,8 +110,8 @@ def _now(number: VariableTracker) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _by_numpy(function: Any, classes: tuple[type | None, ...], whole: bool = False) -> Callable[..., Any]:
-    """The function on Python's numbers, of which some become NumPy's before; the same one each time, as formulas are
-    told apart by their functions. `whole`: with a result of NumPy's."""
+    """The function on Python numbers, which converts some of them to NumPy's types first. It is cached because formulas
+    are told apart by the identity of their functions. `whole`: the result stays a NumPy object."""
     def compute(*numbers: Any) -> Any:
         result = function(*(n if cls is None else cls(n) for n, cls in zip(numbers, classes)))
         return result if whole else result.item()

@@ -1,6 +1,6 @@
 """Ranges and slices.
 
-Invariant: a range is wholly known; the parts of a slice may be any values.
+Invariant: all numbers of a range are known; the parts of a slice may be any values.
 """
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class RangeVariable(VariableTracker):
         cg.emit.load_const(self.value)
 
 
-_AS_KEY = object()  # tells a slice from a tuple of its parts
+_AS_KEY = object()  # distinguishes a slice from a tuple of its parts in hash keys
 
 
 class SliceVariable(VariableTracker):
@@ -148,7 +148,7 @@ class SliceVariable(VariableTracker):
 
 
 class RangeIteratorVariable(IteratorVariable):
-    """An iterator of a range; `rest` is what it has not given yet."""
+    """An iterator of a range; `rest` holds the numbers that it has not given yet."""
 
     def __init__(self, rest: range) -> None:
         super().__init__()

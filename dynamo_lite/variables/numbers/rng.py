@@ -1,9 +1,9 @@
-"""Numbers that Python's generators draw, ``random.random()``, ``rng.uniform(0, 1)``, and NumPy's older ones: drawn each
-time the graph runs.
+"""Random numbers that are drawn each time the graph runs: from Python's generators (``random.random()``,
+``rng.uniform(0, 1)``) and from NumPy's legacy generators.
 
-Such a call is a node of the graph, and what it gives a number that only the running graph knows (``scalars``); seeding
-is a node without a result. Invariant: draws are made in the program's order, each as often as the program makes it, and
-none while tracing; when the graph raises, the generators are put back (``deoptimize``).
+A call that draws is a node of the graph, and its result is a number that only the running graph knows (``scalars``).
+Seeding is a node without a result. Invariant: draws are made in the program's order, each as often as the program makes
+it, and none while tracing; when the graph raises, the states of the generators are restored (``deoptimize``).
 """
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 _INTS = frozenset({_random.Random.getrandbits, random.Random.randrange, random.Random.randint})
 _CHOICE, _SEED = random.Random.choice, random.Random.seed
-# Methods of NumPy's RandomState, which are numpy.random's functions, that give one of Python's numbers; what they take.
+# Methods of NumPy's RandomState that return a Python number: its type, and the names of the method's parameters.
+# The functions of numpy.random are such methods.
 _OF_NUMPY: dict[str, tuple[type, tuple[str, ...]]] = {
     **dict.fromkeys(("rand", "randn", "random", "random_sample", "standard_normal"), (float, ())),
     "uniform": (float, ("low", "high")), "normal": (float, ("loc", "scale")), "randint": (int, ("low", "high")),
@@ -36,7 +37,7 @@ _OF_NUMPY: dict[str, tuple[type, tuple[str, ...]]] = {
 def draw(
     tx: Tracer, function: Any, owner: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
-    """A call of such a method of a generator from outside."""
+    """Calls a drawing method of a generator that comes from outside."""
     real = owner.value
     if owner.source is None or type(real) is not random.Random or tx.output.effects.attributes_of(owner):
         unsupported("rng_state", f"{function.__name__}() of {owner.describe()}")
@@ -49,7 +50,7 @@ def draw(
 def draw_from(
     tx: Tracer, function: Any, generator: random.Random, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
-    """The same of a generator that is known."""
+    """Calls a drawing method of a known generator."""
     if function is _CHOICE:
         args = [_choices(tx, a) for a in args]
     given = [*args, *kwargs.values()]
@@ -74,14 +75,14 @@ def _drawn(
 
 
 def is_draw_of_numpy(function: Any) -> bool:
-    """Whether it is a method of NumPy's RandomState that can draw one number."""
+    """Whether it is a method of NumPy's RandomState that can draw a single number."""
     return decide(function).calls is draw_by_numpy
 
 
 def draw_by_numpy(
     tx: Tracer, called: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
-    """A call of a method of NumPy's RandomState that draws one number; None if it is another function."""
+    """Calls a method of NumPy's RandomState that draws a single number; None for any other function."""
     function: Any = called.value
     where = args[0].source if args else None
     if not is_draw_of_numpy(function) or called.source is None or where is None:
@@ -122,7 +123,7 @@ def _node(
 
 
 def _type_of_result(function: Any, given: list[VariableTracker]) -> type | None:
-    """The type of what is drawn; None where it is no number, or where that depends on the arguments."""
+    """The type of the drawn value; None where it is not a number, or where the type depends on the arguments."""
     if function is _CHOICE:
         known = len(given) == 1 and type(given[0]) is ConstantVariable and given[0].python_type() is tuple
         return type(given[0].constant()[0]) if known else None
@@ -135,7 +136,7 @@ def _type_of_result(function: Any, given: list[VariableTracker]) -> type | None:
 
 
 def _choices(tx: Tracer, options: VariableTracker) -> VariableTracker:
-    """A sequence of known numbers of one type as a constant; anything else as it is."""
+    """A sequence of known numbers of one type as a constant; any other value as it is."""
     if not isinstance(options, (ListVariable, TupleVariable)) or options.python_type() not in (list, tuple):
         return options
     items = list(options.iterate(tx))
@@ -148,7 +149,8 @@ def _choices(tx: Tracer, options: VariableTracker) -> VariableTracker:
 def _error(
     function: Any, generator: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> Exception | None:
-    """What a call raises whatever is drawn, tried on another generator; Python makes such a call."""
+    """The exception that a call raises whatever is drawn, found by trying the call on another generator. The caller
+    leaves a call that raises to Python."""
     if any(type(a) is not ConstantVariable for a in (*args, *kwargs.values())):
         return None
     try:

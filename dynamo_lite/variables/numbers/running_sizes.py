@@ -1,13 +1,13 @@
-"""Numbers that only the running graph knows, as sizes: what they are computed of, what they compare with, and what the
-program says of them.
+"""Numbers that only the running graph knows and that are used as sizes: the expressions that they are computed from,
+how they compare, and what the program asserts about them.
 
-A size that elements decide, and a number out of a tensor that is used as a size, is a symbol of its own kind
-(``symbols.environment``). A comparison of one that the trace can't answer is a :class:`RunningCondition`, which the
-graph computes; what ``torch._check`` says of it is taken for granted from then on, and so is the side of a branch of
-which the other only raises.
+A size that depends on elements is a symbol of its own kind (``symbols.environment``); so is a number out of a tensor
+that is used as a size. A comparison of such a symbol that the trace can't answer is a :class:`RunningCondition`, which
+the graph computes. Conditions that ``torch._check`` asserts about it are taken for granted from then on. So is the side
+that a branch takes if its other side only raises.
 
-Invariant: what is taken for granted is checked by a node of the graph, before all that relies on it; where a check
-fails, the frame runs again in plain Python, which raises what the program says.
+Invariant: a node of the graph checks each condition that is taken for granted, before any node that relies on it. Where
+a check fails, the frame runs again in plain Python, which raises the program's own exception.
 """
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _COMPARED = {function: op for op, function in COMPARE.items() if op in ("==", "!
 
 
 class RunningCondition(ScalarVariable):
-    """A truth that the graph computes: whether a condition on sizes holds."""
+    """A bool that the graph computes: whether a condition on sizes holds."""
 
     condition: Condition
 
     @classmethod
     def of(cls, tx: Tracer, op: str, left: Index, right: Index) -> RunningCondition:
-        """Whether ``left op right``."""
+        """The bool ``left op right``, as a node of the graph."""
         symbols = tx.output.symbols
         sides = tuple(x if isinstance(x, int) else symbols.number(tx, x).node for x in (left, right))
         fake = new_number(tx.output, bool, None)
@@ -52,7 +52,7 @@ class RunningCondition(ScalarVariable):
 
 
 def condition_of(tx: Tracer, value: Any) -> Condition | None:
-    """What a truth that the graph computes says of sizes; None if it is none of these."""
+    """The condition on sizes that a bool of the graph expresses; None if it expresses none."""
     if isinstance(value, RunningCondition):
         return value.condition
     node = value.node if isinstance(value, ScalarVariable) and value.origins is None and value.cls is bool else None
@@ -65,10 +65,10 @@ def condition_of(tx: Tracer, value: Any) -> Condition | None:
 
 
 def take_for_granted(tx: Tracer, value: ScalarVariable, truth: bool = True) -> None:
-    """From now on a truth that the graph computes is as given, which the graph checks.
+    """Takes for granted from now on that a bool which the graph computes equals `truth`, and has the graph check it.
 
     Raises:
-        Undecidable: sizes can't be thought of that fulfil it.
+        Undecidable: no sizes can fulfil the condition.
     """
     condition = condition_of(tx, value)
     node = tx.output.create_node(
@@ -90,7 +90,7 @@ _ARITHMETIC: dict[Any, Callable[[Index, Index], Index]] = {
 
 
 def size_expression(tx: Tracer, value: Any) -> Index | None:
-    """An argument of the graph as an expression over symbols; None if it is no int."""
+    """An argument of the graph as an expression over symbols; None if it is not an int."""
     if type(value) is int:
         return value
     if not isinstance(value, fx.Node):
@@ -123,8 +123,8 @@ def _expression_of(tx: Tracer, node: fx.Node) -> Index:
 
 
 def as_sizes(tx: Tracer, args: Any, least: int) -> Any:
-    """Arguments of the graph with symbols for numbers out of tensors, which are `least` or more; None: there is none.
-    """
+    """Arguments of the graph with symbols in place of numbers out of tensors, which are taken to be at least `least`;
+    None if there are no such numbers."""
     found = False
 
     def size(node: fx.Node) -> Any:
@@ -146,6 +146,6 @@ def as_sizes(tx: Tracer, args: Any, least: int) -> Any:
 
 
 def ensure_least(tx: Tracer, expr: Index, least: int) -> None:
-    """Takes for granted that a number which only the running graph knows is so much, or more."""
+    """Takes for granted that a number which only the running graph knows is at least `least`."""
     if tx.output.symbols.env.known(compare(">=", expr, least)) is not True:
         take_for_granted(tx, RunningCondition.of(tx, ">=", expr, least))

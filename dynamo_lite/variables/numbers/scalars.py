@@ -1,13 +1,13 @@
-"""Numbers of the graph: those that come out of tensors as it runs, ``x.sum().item()`` under
-``config.capture_scalar_outputs``, and inputs that were seen to change from call to call.
+"""Numbers that are nodes of the graph: numbers out of tensors, known only as the graph runs (``x.sum().item()`` under
+``config.capture_scalar_outputs``), and inputs that have changed from call to call.
 
-A :class:`ScalarVariable` is a node of the graph whose value is a Python number of a known type. Arithmetic on it is a
-node too, and so it is as exact as Python's; where it raises, the graph raises. To run operations on fake tensors it is
-an :class:`Unknown`, torch's symbolic number with nothing behind it: whatever of torch asks for its value fails, so that
-no size, stride or branch can come to depend on it.
+A :class:`ScalarVariable` is a node of the graph whose value is a Python number of a known type. Arithmetic on it adds
+nodes that run Python's own operators, so it is as exact as Python's; where Python raises, the graph raises. When
+operations run on fake tensors, the number is an :class:`Unknown`, a torch symbolic number without a value: any code of
+torch that asks for its value fails, so that no size, stride or branch can come to depend on it.
 
-Invariant: nothing that the trace decides depends on the value; what would need it breaks the graph, or for an input,
-has it guarded by value (:class:`NumberNeeded`).
+Invariant: nothing that the trace decides depends on the value. An operation that needs the value breaks the graph; if
+the number is an input, it is guarded by value instead (:class:`NumberNeeded`).
 """
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
 
 NUMBERS = (bool, int, float)
-# A number of each type where only the type matters.
+# An example number of each type, for uses where only the type matters.
 EXAMPLES: dict[type, Any] = {bool: True, int: 3, float: 2.5}
 _SYMBOLS: dict[type, Any] = {bool: torch.SymBool, int: torch.SymInt, float: torch.SymFloat}
 
-# Functions of numbers and the type of what they give, whatever the arguments are.
+# Functions of numbers, each with the type of its result where that does not depend on the arguments.
 FUNCTIONS: dict[Any, type] = {
     math.ceil: int, math.floor: int, math.trunc: int, math.isnan: bool, math.isinf: bool, math.isfinite: bool,
     float: float, int: int, bool: bool,
@@ -44,7 +44,7 @@ FUNCTIONS: dict[Any, type] = {
     ), float),
 }
 
-# Those that give a number whatever the operands are.
+# Functions and methods that never raise: they give a number whatever the operands are.
 TOTAL = frozenset({
     "item", "tolist", operator.add, operator.sub, operator.mul, operator.neg, operator.pos, operator.not_, operator.eq,
     operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.is_, operator.is_not, operator.and_,
@@ -53,15 +53,15 @@ TOTAL = frozenset({
 
 
 class ValueNeeded(Exception):
-    """An operation on fake tensors wants to know a number that only the running graph knows."""
+    """An operation on fake tensors has asked for a number that only the running graph knows."""
 
 
 class NumberNeeded(Unsupported):
-    """The value of numbers from outside is needed: the trace starts again with these guarded by value.
+    """The values of numbers from outside are needed: the trace starts again with these numbers guarded by value.
 
     Args:
-        origins: the paths where they live.
-        cls: the type of the number that was asked for.
+        origins: the paths where the numbers live.
+        cls: the type of the number whose value was needed.
     """
 
     def __init__(self, detail: str, origins: frozenset[Any], cls: type) -> None:
@@ -71,14 +71,14 @@ class NumberNeeded(Unsupported):
 
 
 class Unknown:
-    """The node of a torch.SymInt, SymFloat or SymBool whose value is unknown and stays so.
+    """The node behind a torch.SymInt, SymFloat or SymBool whose value is not known while tracing.
 
     Args:
         cls: the number's type.
-        asked: called when somebody asks for the value.
+        asked: called whenever code asks for the value.
 
     Attributes:
-        tracker: what stands for the number in the trace, if anything does.
+        tracker: the tracker that has this number, if there is one.
     """
 
     def __init__(self, cls: type, asked: Callable[[], None]) -> None:
@@ -135,7 +135,7 @@ class Unknown:
 
     @property
     def hint(self) -> NoReturn:
-        """The value in this call, which the nodes of sizes ask for when they are computed or compared with this."""
+        """The value in this call. Nodes of symbolic sizes ask for it when they compute or compare with this number."""
         self._asked()
         raise ValueNeeded("hint")
 
@@ -143,7 +143,7 @@ class Unknown:
         if name.startswith("__"):
             raise AttributeError(name)
         if name == "expr":
-            return repr(self)  # for the text of a graph
+            return repr(self)  # printed in the text of a graph
 
         def refuse(*args: Any) -> NoReturn:
             self._asked()
@@ -153,11 +153,11 @@ class Unknown:
 
 
 class Scalars:
-    """The numbers of one trace, and whether somebody has asked for the value of one.
+    """The numbers of one trace, and whether any code has asked for the value of one.
 
     Attributes:
-        met: whether there is a number whose value is not to be used.
-        any: whether operations on fake tensors may be given one.
+        met: whether the trace has a number on whose value it must not depend.
+        any: whether operations on fake tensors may get such a number as an argument.
     """
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ class Scalars:
         self._asked_type: type = int
 
     def start(self) -> None:
-        """Forgets who has asked so far."""
+        """Resets the record of values that have been asked for."""
         self.asked = False
         self._asked_origins = frozenset()
 
@@ -185,7 +185,7 @@ class Scalars:
         return _SYMBOLS[cls](Unknown(cls, note))
 
     def check(self, operation: str) -> None:
-        """Refuses an operation that has asked since the start."""
+        """Breaks the graph if an operation has asked for a value since :meth:`start`."""
         if self.asked and self._asked_origins is not None:
             raise NumberNeeded(f"{operation} needs its value", self._asked_origins, self._asked_type)
         if self.asked:
@@ -193,12 +193,12 @@ class Scalars:
 
 
 def is_unknown(value: Any) -> bool:
-    """Whether a fake value is the symbol of a number of the graph."""
+    """Whether a fake value is the symbol of a number that the graph computes."""
     return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) and isinstance(value.node, Unknown)
 
 
 def example_of(value: Any) -> Any:
-    """A number of the same type for a symbol; other values as they are."""
+    """An example number of the same type for an unknown number; any other value as it is."""
     if not is_unknown(value):
         return value
     for cls, symbol in _SYMBOLS.items():
@@ -211,10 +211,11 @@ class ScalarVariable(VariableTracker):
     """A number that a node of the graph computes.
 
     Args:
+    Args:
         node: the node.
-        cls: its Python type: bool, int or float.
-        fake: its symbol.
-        origins: the paths of the numbers from outside that it is computed from; None if a tensor's data are in it.
+        cls: the number's Python type: bool, int or float.
+        fake: the torch symbol that stands for it when operations run on fake tensors.
+        origins: the paths of the numbers from outside that it is computed from; None if it depends on a tensor's data.
         source: where it lives, for inputs.
     """
 
@@ -247,7 +248,7 @@ class ScalarVariable(VariableTracker):
         return EXAMPLES[self.cls]
 
     def computed(self, tx: Tracer, target: Any, args: list[VariableTracker], cls: type) -> VariableTracker | None:
-        """What `target` makes of numbers, of which this is one, where that is known ahead of the graph."""
+        """The result of `target` on numbers that include this one, if it is known ahead of the graph, else None."""
         return None
 
     def as_argument(self, tx: Tracer) -> Any:
@@ -257,7 +258,7 @@ class ScalarVariable(VariableTracker):
         cg.load_output(self)
 
     def refuse(self, use: str, kind: str = "data_dependent_guard") -> NoReturn:
-        """Breaks the graph: the program wants the value itself."""
+        """Breaks the graph, because the program needs the value itself."""
         if self.origins is not None:
             raise NumberNeeded(f"{use} of a {self.cls.__name__} that changes from call to call", self.origins, self.cls)
         if _is_random(self.node):
@@ -307,7 +308,7 @@ class ScalarVariable(VariableTracker):
         return scalar_node(tx, BINARY[op], operands, cls)
 
     def _refuse_repetition(self, op: str, other: VariableTracker) -> None:
-        """``[0] * n``, ``"-" * n``, ``n * 1j``: these need the number."""
+        """Breaks the graph for ``[0] * n``, ``"-" * n`` and ``n * 1j``, which need the value of the number."""
         if isinstance(other, ConstantVariable) and other.python_type() is complex:
             self.refuse(f"operator {op}")
         if op == "*" and self.cls is not float and hasattr(other.python_type(), "__len__"):
@@ -328,7 +329,7 @@ class ScalarVariable(VariableTracker):
 
 
 def _is_random(node: fx.Node) -> bool:
-    """Whether a random number is among those that a node is computed from."""
+    """Whether a node is computed from a random number."""
     todo, seen = [node], {node}
     while todo:
         node = todo.pop()
@@ -341,13 +342,13 @@ def _is_random(node: fx.Node) -> bool:
 
 
 def is_number(value: VariableTracker) -> bool:
-    """Whether it is a number, known or not."""
+    """Whether it is a number, known or unknown."""
     return isinstance(value, ScalarVariable) or (
         isinstance(value, ConstantVariable) and value.python_type() in NUMBERS)
 
 
 def scalar_node(tx: Tracer, target: Any, args: list[VariableTracker], cls: type) -> VariableTracker:
-    """The number of type `cls` that `target` makes of numbers: a node, where it is not known ahead of the graph."""
+    """The number of type `cls` that `target` computes from numbers: a node, unless it is known ahead of the graph."""
     origins: frozenset[Any] | None = frozenset()
     for argument in args:
         if isinstance(argument, ScalarVariable):
@@ -363,7 +364,8 @@ def scalar_of(
     tx: Tracer, op: str, target: Any, args: tuple[Any, ...], cls: type, origins: frozenset[Any] | None = None,
     counted: bool = True,
 ) -> ScalarVariable:
-    """A node that computes a number of type `cls` from arguments of the graph; `counted`: tensors are among them."""
+    """A node that computes a number of type `cls` from arguments of the graph; `counted`: it takes part in the count of
+    operations, because tensors are among the arguments."""
     fake = new_number(tx.output, cls, origins)
     node = tx.output.create_node(tx, op, target, args, {}, fake, False, counted)
     node.meta["raises"] = target not in TOTAL
@@ -371,15 +373,15 @@ def scalar_of(
 
 
 def new_number(output: Any, cls: type, origins: frozenset[Any] | None) -> Any:
-    """The symbol of a new number of the graph."""
-    output.fake_mode.cache_enabled = False  # its keys can't hold unknown numbers
+    """The symbol of a new number that the graph computes."""
+    output.fake_mode.cache_enabled = False  # the cache's keys can't hold unknown numbers
     return output.scalars.unknown(cls, origins)
 
 
 def call_on_scalars(
     tx: Tracer, function: Any, args: Iterable[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
-    """A call of a builtin on numbers of which some are the graph's; None if it is none that a graph holds."""
+    """A call of a builtin on numbers that include numbers of the graph; None if it is not a call that a graph holds."""
     args = list(args)
     if kwargs or not all(is_number(a) for a in args) or not any(isinstance(a, ScalarVariable) for a in args):
         return None
@@ -397,7 +399,7 @@ def _of_one_type(types: list[type]) -> type | None:
     return types[0] if len(types) > 1 and len(set(types)) == 1 else None
 
 
-# The type of a function's result where it depends on those of the arguments; None for what a graph does not hold.
+# The type of a function's result where it depends on the argument types; None for a call that a graph does not hold.
 _RESULTS: dict[Any, Callable[[list[type]], type | None]] = {
     min: _of_one_type,
     max: _of_one_type,
@@ -408,7 +410,7 @@ _RESULTS: dict[Any, Callable[[list[type]], type | None]] = {
 
 
 def _type_of_result(op: str, left: VariableTracker, right: VariableTracker) -> type | None:
-    """The type of ``left op right``; None where that depends on the values, or there is no such operator."""
+    """The type of ``left op right``; None where it depends on the values, or where there is no such operator."""
     kinds = (left.python_type(), right.python_type())
     if op == "**":
         return _type_of_power(left, right)
@@ -422,7 +424,8 @@ def _type_of_result(op: str, left: VariableTracker, right: VariableTracker) -> t
 
 
 def _type_of_power(base: VariableTracker, exponent: VariableTracker) -> type | None:
-    """Negative exponents make ints floats; fractional ones make complex numbers of negative bases."""
+    """The type of a power; None where it depends on the values: an int to a negative power is a float, and a negative
+    number to a fractional power is complex."""
     is_float = float in (base.python_type(), exponent.python_type())
     if isinstance(exponent, ConstantVariable):
         power: Any = exponent.value
@@ -441,7 +444,7 @@ _MAX_LIST = 64
 
 
 def number_in(tx: Tracer, tensor: Any, name: str) -> VariableTracker | None:
-    """The number in a tensor, or the list of its numbers, as nodes; None where there is no plain number."""
+    """The number in a tensor, or the list of its numbers, as nodes; None where they are not plain numbers."""
     fake = tensor.fake
     if fake.dtype.is_complex or (fake.numel() > _MAX_LIST if name == "tolist" else fake.numel() != 1):
         return None
@@ -457,7 +460,7 @@ def number_in(tx: Tracer, tensor: Any, name: str) -> VariableTracker | None:
 
 
 def _numbers_of(tx: Tracer, node: fx.Node, value: list[Any], cls: type) -> VariableTracker:
-    """The nested list of numbers that a node computes."""
+    """The nested list of numbers that a node computes, each of them as a node."""
     items: list[VariableTracker] = []
     for index, element in enumerate(value):
         if isinstance(element, list):
@@ -468,13 +471,13 @@ def _numbers_of(tx: Tracer, node: fx.Node, value: list[Any], cls: type) -> Varia
     return tx.values.new_list(items)
 
 
-# Operations whose result has the same shape and dtype whatever the numbers are that they are given.
+# Operations whose result has the same shape and dtype whatever numbers they get.
 _ANY_NUMBER: frozenset[Any] = frozenset({
     *BINARY.values(), *COMPARE.values(), *(getattr(operator, f"i{f.__name__.strip('_')}") for f in BINARY.values()),
     *(getattr(torch, name) for name in ("add", "sub", "mul", "div", "pow", "float_power", "remainder", "fmod")),
     *(name + end for name in ("add", "sub", "mul", "div", "pow") for end in ("", "_")),
 })
-# Those among them that no number of integers makes raise, as a division by 0 and a negative power do.
+# The operations among them that raise for no integers; division by 0 and negative powers of integers do raise.
 _WHATEVER_NUMBER: frozenset[Any] = frozenset({
     *COMPARE.values(), *(getattr(operator, i + name) for name in ("add", "sub", "mul", "truediv") for i in ("", "i")),
     *(getattr(torch, name) for name in ("add", "sub", "mul")),
@@ -486,12 +489,13 @@ _FROM_NUMBERS = (torch.tensor, torch.as_tensor)
 def run_with_numbers(
     tx: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, bool]:
-    """Runs an operation on fake tensors where some arguments may be numbers that nobody knows yet."""
+    """Runs an operation on fake tensors, some of whose arguments may be unknown numbers."""
     if target in _ANY_NUMBER:
         examples, named = fx.node.map_aggregate((args, kwargs), example_of)
         made = tx.output.run_fake(tx, op, target, examples, named)
         if target not in _WHATEVER_NUMBER and any(map(is_unknown, _leaves(args))) and _is_whole(made[0]):
-            tx.output.fake_mode.raises_seen = True  # the example is no divisor of 0 and no exponent below
+            # The example is neither a divisor of 0 nor a negative exponent, but the number may be.
+            tx.output.fake_mode.raises_seen = True
         return made
     elif target in (operator.getitem, operator.setitem):
         args = (args[0], _any_index(args[1]), *args[2:])
@@ -502,13 +506,13 @@ def run_with_numbers(
             unsupported("grad_mode_mismatch", "a new tensor that requires gradients")
         made = tx.output.run_fake(
             tx, op, torch.empty, (tuple(like.shape),), {"dtype": like.dtype, "device": like.device})
-        tx.output.fake_mode.known.drop(made[0])  # they are not what lay in the memory of the stand-in
+        tx.output.fake_mode.known.drop(made[0])  # its elements are not the contents of the stand-in's memory
         return made
     return tx.output.run_fake(tx, op, target, args, kwargs)
 
 
 def _any_index(key: Any) -> Any:
-    """An index of an axis that has elements, in place of one that is not known."""
+    """An index with 0 in place of unknown numbers: 0 is valid for any dimension that has elements."""
     if is_unknown(key):
         return 0
     return tuple(map(_any_index, key)) if isinstance(key, tuple) else key

@@ -1,7 +1,8 @@
-"""Texts made of sizes and other numbers from outside, such as the message of a check: ``f"got {x.shape[0]} rows"``.
+"""Strings made from sizes and other numbers from outside, such as the message of a check: ``f"got {x.shape[0]} rows"``.
 
-Invariant: a text that nobody reads depends on no number; one that leaves the frame is made of the numbers of the call;
-whoever reads it while tracing fixes them. What could raise by a number's value (``%c``) is not put off.
+Invariant: a string that nobody reads depends on no number; a string that leaves the frame is made from the numbers of
+the call; code that reads a string while tracing fixes its numbers. Formatting that may raise depending on a number's
+value (``%c``) is not deferred.
 """
 from __future__ import annotations
 
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
 
 _CONVERSIONS = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?([a-zA-Z])")
-_OF_INTS = "diuxXo"  # of a float that is infinite they raise
+_OF_INTS = "diuxXo"  # these conversions raise for an infinite float
 
 
 class SizeTextVariable(ConstantVariable):
-    """A str that nobody has read.
+    """A str that no code has read yet.
 
     Args:
-        parts: strings, and calls of functions that make one of immutable values.
+        parts: literal strings, and calls of functions that make a string from immutable values.
     """
 
     is_symbolic = True
@@ -41,7 +42,7 @@ class SizeTextVariable(ConstantVariable):
 
     @property
     def value(self) -> Any:
-        """The text; whoever asks depends on the numbers in it."""
+        """The string. Asking for it fixes the numbers in it."""
         return "".join(part if isinstance(part, str) else part.text() for part in self.parts)
 
     def describe(self) -> str:
@@ -85,7 +86,7 @@ class SizeTextVariable(ConstantVariable):
 
 
 class Made:
-    """A part of a text that a function makes of numbers."""
+    """A part of a string: the result of calling a function on numbers."""
 
     def __init__(
         self, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker] | None = None
@@ -95,18 +96,19 @@ class Made:
         self.kwargs = kwargs or {}
 
     def text(self) -> str:
-        """What it is in this call, on which its numbers then depend."""
+        """The part's string in this call. Asking for it fixes its numbers."""
         made = self.function(*(a.constant() for a in self.args), **{k: v.constant() for k, v in self.kwargs.items()})
         assert isinstance(made, str)
         return made
 
     def try_now(self, tx: Tracer) -> None:
-        """Raises in the program what the function raises, which hangs on no number's value."""
+        """Calls the function on the values of this call, so that the program gets an exception that does not depend on
+        a number's value (such as that for a malformed format)."""
         tx.run_python(self.function, *map(_now, self.args), **{k: _now(v) for k, v in self.kwargs.items()})
 
 
 def joined(texts: Sequence[str | VariableTracker]) -> ConstantVariable:
-    """The texts one behind the other."""
+    """The concatenation of strings."""
     parts: list[str | Made] = []
     for text in texts:
         given = text.parts if isinstance(text, SizeTextVariable) else [
@@ -122,8 +124,8 @@ def joined(texts: Sequence[str | VariableTracker]) -> ConstantVariable:
 
 
 def text_of(tx: Tracer, value: VariableTracker, conversion: str) -> VariableTracker | None:
-    """str(value), repr(value) or ascii(value) for conversions s, r, a; None where it is known, or is another's
-    business."""
+    """str(value), repr(value) or ascii(value) for the conversions s, r and a; None where the value is known, or where
+    it is not of a kind that this module handles."""
     if isinstance(value, SizeTextVariable):
         return value if conversion == "s" else SizeTextVariable([Made(repr if conversion == "r" else ascii, [value])])
     if _is_open_number(value):
@@ -140,7 +142,7 @@ def text_of(tx: Tracer, value: VariableTracker, conversion: str) -> VariableTrac
 
 
 def formatted(tx: Tracer, value: VariableTracker, spec: str) -> VariableTracker | None:
-    """format(value, spec) of a number or text; None as of :func:`text_of`."""
+    """format(value, spec) of a number or string; None in the cases of :func:`text_of`, or if it may raise."""
     if not spec:
         return text_of(tx, value, "s")
     if not (_is_open_number(value) or isinstance(value, SizeTextVariable)) or spec.endswith("c"):
@@ -149,7 +151,7 @@ def formatted(tx: Tracer, value: VariableTracker, spec: str) -> VariableTracker 
 
 
 def filled(tx: Tracer, template: str, values: VariableTracker) -> VariableTracker | None:
-    """``template % values``; None where all is known, or an error may depend on the numbers."""
+    """``template % values``; None where everything is known, or where an error may depend on the numbers."""
     whole = type(values) is TupleVariable and values.python_type() is tuple
     given = list(values.iterate(tx)) if whole else [values]
     left = template.replace("%%", "")
@@ -164,7 +166,7 @@ def filled(tx: Tracer, template: str, values: VariableTracker) -> VariableTracke
 def filled_in(
     tx: Tracer, template: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
-    """``template.format(*args, **kwargs)``; None as of :func:`filled`."""
+    """``template.format(*args, **kwargs)``; None in the cases of :func:`filled`."""
     args, kwargs = [realized(tx, a) for a in args], {k: realized(tx, v) for k, v in kwargs.items()}
     if not _are_simple(tx, [*args, *kwargs.values()]):
         return None
@@ -178,7 +180,7 @@ def filled_in(
 
 
 def joined_by(separator: str, items: Sequence[VariableTracker]) -> VariableTracker | None:
-    """``separator.join(items)``; None where all are known, or one is no text."""
+    """``separator.join(items)``; None where all items are known, or where one is not a string."""
     if not any(isinstance(i, SizeTextVariable) for i in items):
         return None
     if any(i.python_type() is not str or not isinstance(i, ConstantVariable) for i in items):
@@ -198,7 +200,7 @@ def _put_off(
 
 
 def _is_open_number(value: VariableTracker) -> bool:
-    """Whether it is a number that is not known, and that code behind the graph can load."""
+    """Whether it is a number that is not known while tracing, and that the generated code can load."""
     if isinstance(value, SymbolicIntVariable):
         return not isinstance(value.expr, int) and not value.is_running()
     return isinstance(value, OutsideNumber)
@@ -211,10 +213,10 @@ def _is_open(value: VariableTracker) -> bool:
 
 
 def _are_simple(tx: Tracer, values: Sequence[VariableTracker]) -> bool:
-    """Whether the text of all is that of immutable values of builtins, and some of them are not known."""
+    """Whether all values are immutable values of builtin types, and some of them are not known."""
     for value in values:
         if type(value) is TupleVariable:
-            list(value.iterate(tx))  # looks at them
+            list(value.iterate(tx))  # realizes the items
     return all(map(_is_simple, values)) and any(map(_is_open, values))
 
 
@@ -226,11 +228,11 @@ def _is_simple(value: VariableTracker) -> bool:
 
 
 def _now(value: VariableTracker) -> Any:
-    """The value in this call, on which nothing relies."""
+    """The value in this call. Callers must not let the trace depend on it."""
     if isinstance(value, TupleVariable):
         return value.python_type()(_now(item) for item in value.items)
     if isinstance(value, OutsideNumber):
         return value.now
     if isinstance(value, SizeTextVariable):
-        return ""  # any text will do
+        return ""  # any string will do
     return value.example() if isinstance(value, SymbolicIntVariable) else value.constant()

@@ -1,4 +1,5 @@
-"""Where a slice of so many items begins and ends, in numbers that may be symbolic; and what ranges ask of such numbers.
+"""The bounds of a slice of a sequence, in numbers that may be symbolic, and the operations on such numbers that ranges
+need.
 
 Invariant: each comparison that CPython makes of the numbers is decided, and so guarded.
 """
@@ -21,7 +22,7 @@ def bounds_in(
     tx: Tracer, parts: list[VariableTracker], length: VariableTracker
 ) -> tuple[VariableTracker, VariableTracker, int] | None:
     """``slice(*parts).indices(length)`` as CPython computes it (Objects/sliceobject.c,
-    _PySlice_GetLongIndices); None where one of them is no int, or the step is not known or is 0."""
+    _PySlice_GetLongIndices); None where one of them is not an int, or where the step is unknown or 0."""
     parts = [realized(tx, part) for part in parts]
     step = 1 if parts[2].is_none() else parts[2].value if type(parts[2]) is ConstantVariable else 0
     if type(step) is not int or not step or abs(step) >= HIGHEST or not is_plain_int(length):
@@ -58,7 +59,7 @@ def slice_indices(tx: Tracer, parts: list[VariableTracker], length: VariableTrac
 def is_between(
     tx: Tracer, item: VariableTracker, start: VariableTracker, stop: VariableTracker, step: int
 ) -> bool:
-    """``item in range(start, stop, step)``, decided."""
+    """``item in range(start, stop, step)``, decided for the traced call and guarded."""
     reached = ("<=", "<") if step > 0 else (">=", ">")
     if not (holds(tx, reached[0], start, item) and holds(tx, reached[1], item, stop)):
         return False
@@ -67,14 +68,14 @@ def is_between(
 
 
 def is_plain_int(value: VariableTracker) -> bool:
-    """Whether it is an int, and one that can be decided about."""
+    """Whether it is an int that the trace can decide conditions about."""
     if isinstance(value, SymbolicIntVariable):
         return not value.is_running()
     return int_expression(value) is not None
 
 
 def is_symbolic_int(value: VariableTracker) -> bool:
-    """Whether it is an expression over sizes."""
+    """Whether it is an expression over symbolic sizes."""
     return isinstance(value, SymbolicIntVariable)
 
 
@@ -84,5 +85,5 @@ def plus(tx: Tracer, x: VariableTracker, n: int) -> VariableTracker:
 
 
 def holds(tx: Tracer, op: str, x: VariableTracker, y: VariableTracker) -> bool:
-    """``x op y``, decided."""
+    """``x op y``, decided for the traced call and guarded."""
     return tx.truth(tx.operators.compare(op, x, y))

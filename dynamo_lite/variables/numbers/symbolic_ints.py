@@ -1,16 +1,17 @@
-"""Numbers from outside that may differ from call to call: sizes of tensors, counters, learning rates, and what is
-computed from them.
+"""Numbers from outside that may differ from call to call (sizes of tensors, counters, learning rates), and numbers that
+are computed from them.
 
 A :class:`SymbolicIntVariable` is an expression over the trace's symbols (``symbols``). Arithmetic with ints gives
-another one, a comparison is answered for the call that is traced and becomes a guard, and where a graph's operation
+another expression. A comparison is answered for the traced call and becomes a guard. Where an operation of the graph
 takes the number, nodes of the graph compute it.
 
-An :class:`OutsideNumber` is a float, or a bool, computed from such numbers by functions of C. The guard program
-computes it, by these very functions, so its value is Python's; the graph gets the result as an input. A comparison is
-answered for the call that is traced, and the guard is its outcome. What such a function gives as an int is a symbol.
+An :class:`OutsideNumber` is a float, or a bool, computed from such numbers by functions implemented in C. The guard
+program computes it by calling the same functions, so its value is Python's; the graph gets the result as an input. A
+comparison is answered for the traced call, and its outcome is the guard. An int that such a function returns is a
+symbol.
 
-Invariant: whoever asks for its value as such fixes it, by a guard. A formula that may raise is guarded to give a
-number, so that nothing is left to raise where an entry fits.
+Invariant: asking for the value itself fixes it, by a guard. A formula that may raise is guarded to give a number, so
+that no formula raises in a call that an entry fits.
 """
 from __future__ import annotations
 
@@ -40,20 +41,22 @@ if TYPE_CHECKING:
     from ..protocols import Codegen, OutputGraph, Tracer
 
 LOWEST = -HIGHEST
-# Operations in a formula: each call computes them, and its text is as long. What is computed of more is the graph's.
+# Largest number of operations in a formula, as each call computes them and the formula's text grows with them. A number
+# that takes more operations is computed by the graph.
 _LONGEST = 256
-_MOST_OPERANDS = 4  # of one operation, as the guard program has them
-_MOST_FACTORS = 8  # of a power that is written as a product
-# Methods of an int that give it back, and those that count its bits.
+_MOST_OPERANDS = 4  # largest number of operands of one operation in the guard program
+_MOST_FACTORS = 8  # largest exponent of a power that is written as a product
+# Methods of an int that return the int itself, and methods that count its bits.
 _ITSELF = frozenset({"__index__", "__int__", "__trunc__", "__floor__", "__ceil__", "__pos__", "conjugate"})
 _COUNTS = frozenset({"bit_length", "bit_count"})
-# Functions that make an int of ints, in a time that is that of its digits; of n things these few.
+# Functions that compute an int from ints in a time that is bounded by the number of digits; and the numbers of items k
+# for which this is true of math.comb(n, k).
 _OF_INTS = frozenset({math.gcd, math.lcm, math.isqrt})
 _FEW = ([1], [2], [3])
-# Types whose comparisons with ints are not implemented, nor int's with them.
+# Types whose comparisons with an int are implemented neither by the type nor by int.
 _COMPARE_WITH_NO_INT = frozenset({
     type(None), str, bytes, type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format})
-# Operators whose results of ints of 64 bits are no longer than these, and that are no polynomials.
+# Operators whose results on 64-bit ints fit into 64 bits, and that are not polynomials.
 _BY_PYTHON = frozenset({"&", "|", "^", ">>", "//", "%"})
 
 
@@ -62,7 +65,7 @@ class SymbolicIntVariable(ConstantVariable):
 
     Args:
         expr: the expression.
-        output: has the symbols, and the graph.
+        output: holds the symbols and the graph.
     """
 
     is_symbolic = True
@@ -75,7 +78,7 @@ class SymbolicIntVariable(ConstantVariable):
 
     @property
     def expr(self) -> Index:
-        """The expression, with what has been decided since it was made."""
+        """The expression, simplified by the decisions made since its creation."""
         return self._output.symbols.env.simplified(self._expr)
 
     def is_running(self) -> bool:
@@ -84,13 +87,13 @@ class SymbolicIntVariable(ConstantVariable):
 
     @property
     def value(self) -> Any:
-        """The number; whoever asks depends on it."""
+        """The number. Asking for it fixes it."""
         expr = self.expr
         if not isinstance(expr, int) and self._output.fits_all:
             unsupported("changing_value", f"{self._output.symbols.describe(expr)} matters here")
         number = self._output.symbols.env.fix(expr)
         if self._number != number:
-            self._number = number + 0  # an object of its own, as Python's is
+            self._number = number + 0  # a new object, as Python's int would be
         return self._number
 
     def describe(self) -> str:
@@ -135,7 +138,7 @@ class SymbolicIntVariable(ConstantVariable):
         _push(cg, self._output, self._output.symbols.whole(self.expr))
 
     def as_number(self, tx: Tracer) -> VariableTracker:
-        """The same as a number of the graph; as a constant where it has been found to be one."""
+        """The same value as a number of the graph, or as a constant where it has been found to be one."""
         expr = self.expr
         if self._output.symbols.is_running(expr):
             return self._output.symbols.number(tx, expr)
@@ -172,7 +175,7 @@ class SymbolicIntVariable(ConstantVariable):
         return int_variable(self._output.symbols.env.bounded(result), self._output)
 
     def _arithmetic(self, op: str, left: Index, right: Index) -> Index | None:
-        """``left op right``; None where it is no polynomial."""
+        """``left op right`` as an expression; None where it can't be written as one."""
         if op == "+":
             return ints.add(left, right)
         if op == "-":
@@ -210,14 +213,14 @@ class SymbolicIntVariable(ConstantVariable):
 
 
 class OutsideNumber(ScalarVariable):
-    """A float or bool computed from numbers outside; an int on its way into such a formula.
+    """A float or bool computed from numbers outside of the frame, or an int that is an operand of such a formula.
 
     Args:
         cls: its type.
         now: its value in this call.
         source: where it lives, or its formula.
         origins: the paths that it is computed from.
-        make: makes the graph's number, where that is no input of its own.
+        make: makes the graph's number where it is not to be an input of the graph on its own.
     """
 
     def __init__(
@@ -257,7 +260,7 @@ class OutsideNumber(ScalarVariable):
 
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if op == "**" and is_number(other):
-            # Of some numbers it is complex, or an int.
+            # For some numbers the power is complex, or an int.
             other = _as_number(tx, other)
             power = computed_ahead(tx, operator.pow, [other, self] if reflected else [self, other], None)
             if power is not None:
@@ -280,7 +283,7 @@ class OutsideNumber(ScalarVariable):
         return self._decided() if self.cls is bool else super().hash_key()
 
     def _decided(self) -> bool:
-        """Whether it is true in this call, which is guarded; in an entry that is to fit all calls nothing is."""
+        """Its truth value in this call, which is guarded. An entry that has to fit all calls breaks the graph."""
         assert self.source is not None
         if self._output.fits_all or not self._output.numbers_ahead:
             self.refuse("bool()", "data_dependent_branch")
@@ -301,10 +304,11 @@ def number_of(tx: Tracer, x: Index) -> OutsideNumber:
 def computed_ahead(
     tx: Tracer, target: Any, args: list[VariableTracker], cls: type | None
 ) -> VariableTracker | None:
-    """What a function of C makes of numbers from outside and known ones; None: that is the graph's business.
+    """The result of a function implemented in C on known numbers and numbers from outside; None: the graph has to
+    compute it.
 
     Args:
-        cls: the result's type; None: a float, if it is one in this call.
+        cls: the result's type; None: float, provided that the result is a float in this call.
     """
     if not tx.output.numbers_ahead:
         return None
@@ -326,11 +330,11 @@ def computed_ahead(
     if source.size > _LONGEST or len(sources) > _MOST_OPERANDS:
         return None
     if cls is int and target in (operator.lshift, operator.pow):
-        return None  # as long as it likes
+        return None  # its length is not bounded
     try:
         now: Any = target(*values)
     except (ArithmeticError, ValueError):
-        return None  # the graph raises it
+        return None  # the graph raises the exception
     wanted: Any = cls or float
     if type(now) is not wanted or cls is int and abs(now) >= HIGHEST:
         return None
@@ -342,7 +346,7 @@ def computed_ahead(
 
 
 def _symbol(tx: Tracer, source: Source, now: int) -> VariableTracker:
-    """An int that a formula gives."""
+    """The symbol of an int that a formula computes."""
     symbols = tx.output.symbols
 
     def node(tx: Tracer) -> fx.Node:
@@ -353,14 +357,15 @@ def _symbol(tx: Tracer, source: Source, now: int) -> VariableTracker:
 
 
 def _makes_float(exponent: VariableTracker) -> bool:
-    """Whether a power of a positive int is a float."""
+    """Whether a positive int raised to this power is a float."""
     if type(exponent) is not ConstantVariable:
         return False
     return type(exponent.value) is float or type(exponent.value) is int and exponent.value < 0
 
 
 def _limit(op: str, number: float) -> int | None:
-    """What an int compares with as with a float; None if no int of a usual size does."""
+    """The int for which an int's comparison by `op` has the same outcome as with a float; None if there is no such int
+    below ``HIGHEST``."""
     if not math.isfinite(number) or abs(number) >= HIGHEST:
         return None
     if op in ("==", "!="):
@@ -373,7 +378,7 @@ def _as_number(tx: Tracer, value: VariableTracker) -> VariableTracker:
 
 
 def int_expression(value: VariableTracker) -> Index | None:
-    """The expression of an int, None for other values and for numbers that only the running graph knows."""
+    """The expression of an int; None for other values and for constants not below ``HIGHEST``."""
     if isinstance(value, SymbolicIntVariable):
         return value.expr
     is_int = type(value) is ConstantVariable and type(value.value) is int
@@ -395,7 +400,7 @@ def size_variable(size: Any, output: OutputGraph) -> ConstantVariable:
 
 
 def _push(cg: Codegen, output: OutputGraph, x: Index) -> None:
-    """Emits code that computes an expression from where its symbols live."""
+    """Emits code that computes an expression from the places where its symbols live."""
     if isinstance(x, int):
         cg.emit.load_const(x)
         return
@@ -426,7 +431,7 @@ def _push(cg: Codegen, output: OutputGraph, x: Index) -> None:
 def call_on_ints(
     tx: Tracer, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
-    """A call of a builtin on ints of which some are symbolic; None if it is none that can do without their values."""
+    """A call of a builtin on ints, some of them symbolic; None if the call needs their values."""
     if kwargs or not any(isinstance(a, SymbolicIntVariable) for a in args):
         return None
     if FUNCTIONS.get(function) is float:
@@ -452,8 +457,9 @@ def call_on_ints(
 
 
 def _is_better(function: Any, best: VariableTracker, other: VariableTracker) -> Condition:
-    """Whether ``min`` or ``max`` takes the later of two. Of equal ones Python takes the first; where one is a number,
-    it stands for both, so that a clamped size is that number for as many calls as it can be."""
+    """The condition under which ``min`` or ``max`` takes `other` rather than `best`. Of equal values Python takes the
+    first; here a constant is taken in preference to a symbol that equals it, so that a clamped size is that constant in
+    as many calls as possible."""
     x, y = int_expression(best), int_expression(other)
     assert x is not None and y is not None
     op = "<" if function is min else ">"

@@ -1,7 +1,7 @@
-"""Ranges of sizes: ``len(range(n))``, ``3 in range(n)``, ``range(n)[-1]``.
+"""Ranges with symbolic bounds: ``len(range(n))``, ``3 in range(n)``, ``range(n)[-1]``.
 
-Invariant: what is told without the numbers holds for every call that the trace is for: each comparison that CPython
-makes is decided, and so guarded. Whoever asks for the range as such fixes its bounds.
+Invariant: an answer that does not fix the bounds holds for every call that the trace is for, as each comparison that
+CPython makes is decided, and so guarded. Asking for the range itself fixes its bounds.
 """
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _ONE = ConstantVariable(1)
 
 
 class SymbolicRangeVariable(RangeVariable):
-    """A range whose bounds are expressions over sizes.
+    """A range whose bounds are expressions over symbols.
 
     Args:
-        start: its first number.
-        stop: behind its last one.
-        step: is known and not 0.
+        start: the first number.
+        stop: the bound that the numbers do not reach.
+        step: the step, which is known and not 0.
     """
 
     def __init__(self, start: VariableTracker, stop: VariableTracker, step: int) -> None:
@@ -37,7 +37,7 @@ class SymbolicRangeVariable(RangeVariable):
 
     @property
     def value(self) -> range:
-        """The range; whoever asks depends on its numbers."""
+        """The range. Asking for it fixes its bounds."""
         return range(self.start.constant(), self.stop.constant(), self.step)
 
     def describe(self) -> str:
@@ -54,7 +54,7 @@ class SymbolicRangeVariable(RangeVariable):
         number = tx.operators.binary("//", whole, ConstantVariable(abs(self.step)))
         if holds(tx, "<", number, ConstantVariable(HIGHEST - 1)):
             return number
-        return super().length(tx)  # which len() may refuse
+        return super().length(tx)  # len() may refuse it
 
     def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
         key = realized(tx, key)
@@ -83,7 +83,7 @@ class SymbolicRangeVariable(RangeVariable):
         return RangeIteratorVariable(self._numbers(tx)[::-1])
 
     def _numbers(self, tx: Tracer) -> range:
-        """The numbers; where the first is known, how many there are is all that is guarded."""
+        """The numbers. Where the first one is known, only the count of numbers is guarded."""
         if self.start.is_symbolic:
             return self.value
         start, count = self.start.constant(), self.length(tx).constant()
@@ -112,7 +112,7 @@ def _range(tx: Tracer, *args: VariableTracker) -> VariableTracker:
 
 
 def new_range(tx: Tracer, start: VariableTracker, stop: VariableTracker, step: int) -> RangeVariable:
-    """The range of ints that may be symbolic."""
+    """The range with these bounds, which may be symbolic."""
     if is_symbolic_int(start) or is_symbolic_int(stop):
         return SymbolicRangeVariable(start, stop, step)
     return RangeVariable(range(start.constant(), stop.constant(), step))

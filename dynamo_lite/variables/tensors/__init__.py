@@ -1,4 +1,5 @@
-"""Trackers of tensors and NumPy arrays, which tensors can be inputs of a graph, and what is known of their elements.
+"""Trackers of tensors and NumPy arrays, the rules for which tensors can be inputs of a graph, and the knowledge of
+tensors' elements.
 
-A part of `variables`: what may be imported is said there.
+A part of the package `variables`, whose docstring says what may be imported.
 """

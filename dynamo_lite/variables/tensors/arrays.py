@@ -1,7 +1,8 @@
 """NumPy arrays and numbers that are made of constants while tracing, such as a table of positions.
 
-NumPy computes them for real, as its functions depend on their arguments alone; where one becomes a tensor, the graph
-makes the tensor of it. Invariant: an array that a tracker holds is never changed; what would change it makes another.
+NumPy itself computes them, as the results of its functions depend on their arguments alone. Where an array becomes a
+tensor, a node of the graph makes the tensor. Invariant: an array that a tracker holds is never changed; operations that
+would change one are not captured, or make another array.
 """
 from __future__ import annotations
 
@@ -43,21 +44,21 @@ _METHODS = frozenset({
     "prod", "swapaxes", "diagonal", "trace", "argsort", "nonzero", "take", "__float__", "__int__", "__bool__",
     "__index__", "is_integer",
 })
-# What NumPy's functions are instances of.
+# Types of NumPy's functions.
 _FUNCTIONS = (np.ufunc, type(np.linspace))
-# Numbers that torch takes for Python's.
+# NumPy's number types that torch treats like Python's.
 _LIKE_PYTHON = (np.float64, np.int64)
 
 
 class ArrayVariable(VariableTracker):
-    """An array, or a number of NumPy's."""
+    """An array, a number or a dtype of NumPy's."""
 
     has_identity = True
 
     def __init__(self, value: Any, owner: ArrayVariable | None = None) -> None:
         super().__init__()
         self.value = value
-        self.owner = owner  # in whose memory it lies, if not in its own
+        self.owner = owner  # the array in whose memory this one lies; None: it has memory of its own
 
     def python_type(self) -> type:
         return type(self.value)
@@ -146,11 +147,11 @@ class ArrayVariable(VariableTracker):
 
 
 class NumpyNumber(ArrayVariable):
-    """A number of NumPy's that may differ from call to call. Whoever asks for its value fixes it, by a guard.
+    """A NumPy number that may differ from call to call. Asking for its value fixes it, by a guard.
 
     Args:
-        number: the number of Python's that has its value.
-        cls: its type.
+        number: the Python number that has the same value.
+        cls: the NumPy type.
     """
 
     has_identity = True
@@ -163,7 +164,7 @@ class NumpyNumber(ArrayVariable):
 
     @property
     def value(self) -> Any:
-        """The number; whoever asks depends on it."""
+        """The number. Asking for it fixes it."""
         return self.cls(self.python_number.constant())
 
     def python_type(self) -> type:
@@ -185,7 +186,7 @@ class NumpyNumber(ArrayVariable):
         return tx.truth(self.python_number)
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
-        if name in ("shape", "ndim", "size", "dtype", "itemsize", "nbytes"):  # of all numbers of the type
+        if name in ("shape", "ndim", "size", "dtype", "itemsize", "nbytes"):  # the same for all numbers of the type
             return from_numpy(tx, getattr(self.cls(), name))
         return self if name in ("T", "real") else super().getattr(tx, name)
 
@@ -210,7 +211,7 @@ class NumpyNumber(ArrayVariable):
 
 
 def _with_numbers(tx: Tracer, function: Any, args: Sequence[VariableTracker]) -> VariableTracker | None:
-    """A function of numbers of which some may differ from call to call; None where it is of others."""
+    """A NumPy function of numbers, some of which may differ from call to call; None for other arguments."""
     if len(args) == 1 and (numbers := args[0].known_items()) is not None and issubclass(
             args[0].python_type(), (list, tuple)):
         found = product_or_sum(tx, function, numbers)
@@ -235,7 +236,7 @@ def _operand(value: VariableTracker) -> Operand | None:
 
 
 def _view_of(whole: Any, shape: tuple[int, ...], dtype: Any, start: int, strides: tuple[int, ...]) -> Any:
-    """Generated code makes an array in another one's memory with this."""
+    """Makes an array in the memory of another one; called by generated code."""
     return np.ndarray(shape, dtype, whole, start, strides)
 
 
@@ -244,10 +245,11 @@ def _start(array: Any) -> int:
 
 
 def from_numpy(tx: Tracer, value: Any, given: Sequence[tuple[Any, ArrayVariable]] = ()) -> VariableTracker:
-    """The tracker of what NumPy has computed.
+    """The tracker of a result that NumPy has computed.
 
     Args:
-        given: arrays that it was computed from, and what they stand for: what lies in their memory is a view.
+        given: pairs of an array that the result was computed from and the array's tracker: a result that lies in the
+            array's memory is a view of it.
     """
     if isinstance(value, np.ndarray):
         for array, tracker in given:
@@ -275,7 +277,7 @@ def _refuse(value: Any) -> VariableTracker:
 
 
 def fold(tx: Tracer, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-    """Calls a function of NumPy now."""
+    """Calls a function of NumPy while tracing."""
     if "out" in kwargs:
         unsupported(_KIND, "a NumPy function with out=")
     if not kwargs and (tx.output.symbols.any or tx.output.scalars.met):
@@ -306,7 +308,7 @@ def _plain(tx: Tracer, value: VariableTracker) -> Any:
     return tx.values.as_plain(value)
 
 
-# Numbers that one of Python's says exactly.
+# NumPy's number types whose values a Python number represents exactly.
 _NUMBERS = (np.bool_, np.integer, np.float16, np.float32, np.float64, np.complex64, np.complex128)
 
 
@@ -314,7 +316,7 @@ _NUMBERS = (np.bool_, np.integer, np.float16, np.float32, np.float64, np.complex
 def _wrap_number(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     number = ComputedSource(source, np.generic.item, f"{source.name}.item()")
     if type(value).__module__ != "numpy" or not isinstance(value, _NUMBERS) or number.key in tx.output.dynamic:
-        # One that changes is not looked at, which would make an entry for each value.
+        # For a number that changes from call to call, a guard on its value would make an entry for each value.
         return wrap_object(tx, value, source)
     tx.guard(source, "type_is", type(value))
     tx.guard(number, "const", value.item())
@@ -324,7 +326,7 @@ def _wrap_number(tx: Tracer, value: Any, source: Source) -> VariableTracker:
 
 
 class NumpyFunctionVariable(SkippedFunctionVariable):
-    """A function or class of NumPy that only computes."""
+    """A function or class of NumPy that only computes a result from its arguments."""
 
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if any(isinstance(a, TensorVariable) for a in (*args, *kwargs.values())):

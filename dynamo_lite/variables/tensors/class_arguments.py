@@ -1,6 +1,6 @@
-"""Classes as arguments of torch's functions: a graph is printed as Python, and a class has no text there.
+"""Classes as arguments of torch functions: a graph is printed as Python code, in which a class can't be written.
 
-Invariant: a class becomes the dtype that torch takes it for, or breaks the graph.
+Invariant: a class is replaced by the dtype that torch takes it for, or it breaks the graph.
 """
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...continuation.deoptimize import is_of_torch
 from ..base import unsupported
 from ..failures import target_name
 
-# What torch takes Python's number classes for, where it wants a dtype.
+# The dtypes that torch takes Python's number classes for, where it expects a dtype.
 _DTYPES: dict[Any, torch.dtype] = {
     bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128,
 }
-# The dtypes of the classes for tensors in the CPU's memory.
+# The dtypes of the legacy classes of tensors in the CPU's memory.
 LEGACY_DTYPES: dict[Any, torch.dtype] = {
     torch.FloatTensor: torch.float32, torch.DoubleTensor: torch.float64, torch.HalfTensor: torch.float16,
     torch.BFloat16Tensor: torch.bfloat16, torch.LongTensor: torch.int64, torch.IntTensor: torch.int32,
@@ -26,7 +26,7 @@ LEGACY_DTYPES: dict[Any, torch.dtype] = {
 
 
 def in_graph(target: Any, argument: Any) -> Any:
-    """An argument as a node of the graph can hold it."""
+    """The argument in a form that a node of the graph can hold."""
     if not isinstance(argument, type):
         return argument
     if argument in _DTYPES and (isinstance(target, str) or is_of_torch(target)):

@@ -1,6 +1,6 @@
-"""Nodes of the graph in progress: what a node's operation is called, and what it has been computed from.
+"""Nodes of a graph that is being built: the name of a node's operation, and the nodes that it is computed from.
 
-Invariant: only reads the graph.
+Invariant: this module only reads the graph.
 """
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import fx
 
 
 def operation_name(node: fx.Node) -> str:
-    """The name of the function or method that a node calls; "" of one without a name."""
+    """The name of the function or method that a node calls; "" if it has no name."""
     return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
 
 
@@ -20,12 +20,12 @@ def computed_from(
     is_given: Callable[[fx.Node], bool] = lambda node: False,
     limit: int | None = None,
 ) -> list[fx.Node] | None:
-    """The nodes that have to be computed for some nodes, each after its operands, these nodes included.
+    """The nodes that have to be computed in order to compute some nodes, these included, each after its operands.
 
     Args:
-        operands_of: what a node is computed from; None if it can't be computed again.
-        is_given: whether a node is left out together with what is behind it.
-        limit: how many nodes may be found or pending when another one is entered.
+        operands_of: gives the nodes that a node is computed from; None if the node can't be computed again.
+        is_given: whether a node is known already, so that it and its operands are left out.
+        limit: the largest number of nodes, found and pending together, at which another node with operands is entered.
 
     Returns:
         None if one of the nodes can't be computed again, or there are too many.

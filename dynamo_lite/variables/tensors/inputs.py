@@ -1,6 +1,6 @@
-"""Tensors that come in from outside: which can be inputs of a graph, and the guards that say so.
+"""Tensors that come from outside of the frame: which of them can be inputs of a graph, and the guards that check it.
 
-Invariant: whatever a graph relies on in its inputs' layout is guarded here.
+Invariant: every property of its inputs' layout that a graph relies on is guarded here.
 """
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _wrap_tensor(tx: Tracer, value: torch.Tensor, source: Source) -> VariableTra
 
 @wraps_if(lambda value: type(value) is types.BuiltinMethodType and isinstance(value.__self__, torch.Tensor), rank=1)
 def _wrap_tensor_method(tx: Tracer, value: Any, source: Source) -> VariableTracker:
-    """``x.sin``: made anew each time it is read, so its identity tells nothing."""
+    """Wraps ``x.sin``. Python makes such an object each time it is read, so its identity need not be guarded."""
     tx.guard(source, "type_is", types.BuiltinMethodType)
     owner: Any = realized(tx, tx.values.wrap_at(value.__self__, AttrSource(source, "__self__")))
     tx.guard(AttrSource(source, "__name__"), "const", value.__name__)
@@ -64,7 +64,7 @@ def _wrap_tensor_method(tx: Tracer, value: Any, source: Source) -> VariableTrack
 
 
 def _tensor_flags(value: torch.Tensor) -> int:
-    """The operand `flags` of the guard program's step "tensor": every bit is looked at, set ones are expected."""
+    """The operand `flags` of the guard program's step "tensor": the bits that are checked, and those expected set."""
     state = ((TENSOR_INFERENCE, value.is_inference()), (TENSOR_CONJ, value.is_conj()), (TENSOR_NEG, value.is_neg()))
     flags = 0
     for bit, expected in state:

@@ -1,11 +1,12 @@
-"""Elements that are made known in a trace, because the program wants a number or a shape out of a tensor.
+"""Elements of tensors that become known in the course of a trace, because the program needs a number or a shape that
+depends on them.
 
-Where a trace needs the elements of a tensor that was computed from integers and truths from outside and constants
-alone, these are guarded by value (``value_guards``), and from then on their elements are known (``fake.elements``).
-What was computed from them before is computed again (:func:`learn`); where something was written to in between, the
-trace starts again instead, with the elements known from the beginning. What is seen to change between calls is not
-guarded a second time, here or where else it is read (``frame.changed_values``), unless the user wants one graph: the
-graph breaks there, so that a mask that changes with every call costs one compile more.
+If the tensor was computed from integers and bools from outside and from constants alone, these inputs are guarded by
+value (``value_guards``), and their elements are known from then on (``fake.elements``). Values that were computed from
+them earlier are computed once more (:func:`learn`). Where a tensor was written to in between, the trace starts again
+instead, with the elements known from the beginning. A tensor whose elements have changed between calls is not guarded a
+second time, neither here nor in other code that reads it (``frame.changed_values``), unless the user wants a single
+graph: the graph breaks there, so that a mask that changes with every call costs only one more compile.
 
 Invariant: a number taken from a tensor is covered by a guard on the elements of every tensor that it was computed from,
 and these are the elements at that point of the program, whatever shares memory with them.
@@ -31,18 +32,18 @@ from .value_guards import guard_elements, masks_behind, may_be_guarded
 if TYPE_CHECKING:
     from ..protocols import OutputGraph, Tracer
 
-# Functions whose results have elements that follow from their arguments without a tensor's elements.
+# Functions without tensor operands whose results have elements that follow from their arguments.
 _FACTORIES = FACTORIES | {"tensor", "as_tensor", "asarray"}
-_UNSET = frozenset({"empty", "empty_like", "new_empty"})  # whose elements are what lay in the memory
+_UNSET = frozenset({"empty", "empty_like", "new_empty"})  # their elements are uninitialized memory
 _OF_ANOTHERS_METADATA = frozenset({"expand_as", "view_as", "reshape_as", "type_as"})
 
 
 class ValuesNeeded(Unsupported):
-    """The elements of tensors from outside are needed: the trace starts again with these guarded by value.
+    """The elements of tensors from outside are needed: the trace starts again with these tensors guarded by value.
 
     Args:
-        origins: the paths where they live.
-        readers: the functions that the evaluator was in, but for the frame's own.
+        origins: the paths where the tensors live.
+        readers: code of the functions that the evaluator was inlining, without the frame's own code.
     """
 
     def __init__(self, kind: str, detail: str, origins: frozenset[Any], readers: frozenset[CodeType]) -> None:
@@ -52,7 +53,7 @@ class ValuesNeeded(Unsupported):
 
 
 def learn_or_refuse(tx: Tracer, kind: str, detail: str, tensors: Iterable[VariableTracker]) -> None:
-    """Makes the elements of tensors known; or breaks the graph because they are needed, or starts again."""
+    """Makes the elements of tensors known. If that can't be done, breaks the graph or has the trace start again."""
     nodes = [t.node for t in tensors if t.node is not None]
     if not learn(tx, nodes):
         raise needed(tx, Unsupported(kind, detail), nodes)
@@ -60,11 +61,12 @@ def learn_or_refuse(tx: Tracer, kind: str, detail: str, tensors: Iterable[Variab
 
 # ---------------------------------------------------------------- computed again
 def learn(tx: Tracer, nodes: list[fx.Node]) -> bool:
-    """Guards the inputs by value that some nodes come from, and computes what lies between beside the trace.
+    """Guards by value the inputs that some nodes are computed from, and computes the nodes in between outside of the
+    graph.
 
     Returns:
-        whether the elements of all these nodes are known now. They are not where anything may have been written to
-        the memory of what lies between.
+        whether the elements of all these nodes are known now. They are not where the memory of a node in between may
+        have been written to.
     """
     output: OutputGraph = tx.output
     guards, known = output.value_guards, output.fake_mode.known
@@ -73,7 +75,7 @@ def learn(tx: Tracer, nodes: list[fx.Node]) -> bool:
     chain = computed_from(
         nodes, lambda node: _operands(output, node), lambda node: known.of(node.meta.get("example_value")) is not None)
     if chain is None or any(_is_symbolic(node) for node in chain):
-        return False  # elements are known of tensors whose sizes are: the trace starts again with these
+        return False  # known elements need sizes that are numbers: the trace starts again with these guarded
     for node in chain:
         if node.op != "placeholder":
             continue
@@ -97,7 +99,7 @@ def _is_symbolic(node: fx.Node) -> bool:
 
 
 def _operands(output: OutputGraph, node: fx.Node) -> list[fx.Node] | None:
-    """The nodes whose elements decide about this one's; None if something else does too."""
+    """The nodes whose elements determine this node's elements; None if anything else does, too."""
     values = node.meta.get("example_value")
     values = values if isinstance(values, (tuple, list)) else [values]
     if node._erased or node.meta.get("impure") or not all(isinstance(v, torch.Tensor) for v in values):
@@ -124,7 +126,7 @@ def _operands(output: OutputGraph, node: fx.Node) -> list[fx.Node] | None:
 
 
 def _compute(output: OutputGraph, node: fx.Node) -> bool:
-    """Runs a node's operation once more, for its elements."""
+    """Runs a node's operation once more, in order to know its elements; whether that has succeeded."""
     was = node.meta["example_value"]
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["example_value"])
     try:
@@ -133,7 +135,7 @@ def _compute(output: OutputGraph, node: fx.Node) -> bool:
                 made = getattr(args[0], node.target)(*args[1:], **kwargs)  # type: ignore[arg-type]
             else:
                 made = node.target(*args, **kwargs)  # type: ignore[operator]
-    except Exception as error:  # torch's state is another by now: unknown they stay
+    except Exception as error:  # torch's state may differ by now: the elements stay unknown
         signal_handlers.pass_on(error)
         return False
     if not isinstance(was, (tuple, list)):
@@ -147,7 +149,7 @@ def _compute(output: OutputGraph, node: fx.Node) -> bool:
 
 
 def _readers(tx: Tracer) -> frozenset[CodeType]:
-    """The functions that the evaluator is in, but for the frame's own."""
+    """Code of the functions that the evaluator is inlining, without the frame's own code."""
     readers = set()
     while tx.parent is not None:
         readers.add(tx.code)
@@ -159,13 +161,14 @@ def _readers(tx: Tracer) -> frozenset[CodeType]:
 
 
 def needed(tx: Tracer, error: Unsupported, nodes: Iterable[fx.Node]) -> Unsupported:
-    """The break, or in its place the wish to start again with the tensors guarded that these nodes come from."""
+    """The exception to raise where elements are needed: the break, or a request to start again with the tensors guarded
+    that these nodes are computed from."""
     nodes, guards = list(nodes), tx.output.value_guards
     origins = _inputs_behind(tx.output, nodes)
     if not guards.may_ask:
         return error
     if not origins and guards.learned and _is_written(tx.output, nodes):
-        # What was written may have come from elements that have become known too late for it.
+        # The values written may have been computed from elements before these became known.
         return ValuesNeeded(error.kind, error.detail, frozenset(guards.learned), _readers(tx))
     if not origins:
         return error
@@ -178,8 +181,8 @@ def needed(tx: Tracer, error: Unsupported, nodes: Iterable[fx.Node]) -> Unsuppor
 
 
 def _inputs_behind(output: OutputGraph, nodes: Iterable[fx.Node]) -> dict[Any, tuple[Source, torch.Tensor]]:
-    """The inputs, and masks from inputs, that this was computed from, and whose elements have not been asked for; empty
-    if it was computed from something else too whose elements can't be known."""
+    """The inputs, and masks computed from inputs, that nodes are computed from and whose elements are not guarded yet;
+    empty if the nodes also depend on elements that can't be known."""
     inputs = {t.node: t for t in output.inputs}
     found: dict[Any, tuple[Source, torch.Tensor]] = {}
     pending, seen = list(nodes), set()
@@ -212,7 +215,7 @@ def _inputs_behind(output: OutputGraph, nodes: Iterable[fx.Node]) -> dict[Any, t
 
 
 def _is_written(output: OutputGraph, nodes: list[fx.Node]) -> bool:
-    """Whether something may have written to what these nodes come from."""
+    """Whether an operation may have written to a tensor that these nodes are computed from."""
     pending, seen = list(nodes), set()
     while pending:
         node = pending.pop()
@@ -225,7 +228,7 @@ def _is_written(output: OutputGraph, nodes: list[fx.Node]) -> bool:
 
 
 def known_elements(tx: Tracer, value: Any) -> Any:
-    """What is to be put in a tensor: numbers in place of the tensors among them, whose elements have to be known."""
+    """The elements of a new tensor, with numbers in place of tensors among them, whose elements have to be known."""
     if isinstance(value, (list, tuple)):
         return type(value)([known_elements(tx, item) for item in value])
     if not isinstance(value, fx.Node) or not isinstance(value.meta["example_value"], torch.Tensor):
@@ -236,5 +239,5 @@ def known_elements(tx: Tracer, value: Any) -> Any:
 
 
 def known_tensor(tx: Tracer, result: Any) -> torch.Tensor | None:
-    """The elements of a result, if they are known."""
+    """The elements of a result where they are known, else None."""
     return tx.output.fake_mode.known.of(result) if isinstance(result, torch.Tensor) else None

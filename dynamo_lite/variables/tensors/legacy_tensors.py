@@ -1,8 +1,8 @@
-"""``torch.Tensor(...)``, ``torch.FloatTensor(...)`` and the other constructors from before dtypes (torch/csrc/utils/
-tensor_new.cpp, legacy_tensor_generic_ctor_new).
+"""``torch.Tensor(...)``, ``torch.FloatTensor(...)`` and the other legacy constructors, which are older than dtypes
+(torch/csrc/utils/tensor_new.cpp, legacy_tensor_generic_ctor_new).
 
-Invariant: what a constructor makes of numbers is what the constructor itself gave while tracing; what it refuses raises
-its own exception.
+Invariant: the constructor itself runs on numbers while tracing, and the graph makes the same tensor; arguments that the
+constructor refuses raise its own exception.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _construct(cls: Any, tx: Tracer, *args: VariableTracker, **kwargs: VariableT
         unsupported("unsupported_torch_call", f"{name} with {', '.join(kwargs) or 'a device'}")
     if len(args) == 1 and isinstance(args[0], TensorVariable):
         return _of_tensor(tx, cls, args[0])
-    plain = [tx.values.as_plain(arg) for arg in args]  # elements of tensors are not known
+    plain = [tx.values.as_plain(arg) for arg in args]  # breaks the graph for tensors, whose elements are not known
     dtype = LEGACY_DTYPES.get(cls, torch.get_default_dtype())
     if all(type(n) is int for n in plain) or len(plain) == 1 and type(plain[0]) is torch.Size:
         shape = plain[0] if plain and type(plain[0]) is torch.Size else plain or [0]
@@ -45,10 +45,10 @@ def _construct(cls: Any, tx: Tracer, *args: VariableTracker, **kwargs: VariableT
 
 
 def _of_tensor(tx: Tracer, cls: Any, other: TensorVariable) -> VariableTracker:
-    """Another tensor over the same memory."""
+    """Another tensor that shares the memory of the given one."""
     fake, dtype = other.fake, LEGACY_DTYPES.get(cls, other.fake.dtype)
     if fake.dtype is not dtype or fake.device != _CPU and cls is not torch.Tensor:
-        tx.run_python(cls, torch.empty(0, dtype=fake.dtype))  # says what is wrong
+        tx.run_python(cls, torch.empty(0, dtype=fake.dtype))  # raises the constructor's own exception
         unsupported("unsupported_torch_call", f"{cls.__name__}() of {other.describe()}")
     return call_in_graph(tx, torch.ops.aten.alias.default, [other], {})
 

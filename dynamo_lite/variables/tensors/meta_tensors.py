@@ -1,7 +1,7 @@
-"""Tensors on the meta device: parameters of a module that only lends its structure, as ``torch.func`` has it.
+"""Tensors on the meta device: parameters of a module that serves only as a structure, as with ``torch.func``.
 
-They have no data, so a graph has no use for them; the program hands them around, asks what class they are and puts
-others in their place. Invariant: nothing is known of them but their class and which is which.
+They have no data, so no graph uses them. The program passes them around, asks for their class and replaces them by
+other tensors. Invariant: only their class and identity are known.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MetaTensorVariable(VariableTracker):
-    """A tensor without data, from outside."""
+    """A tensor without data that comes from outside."""
 
     has_identity = True
 

@@ -1,8 +1,8 @@
-"""Methods of tensors that are not just nodes of the graph: rows of the table of calls, each with what it does.
+"""Methods of tensors that are more than nodes of the graph: rows of the table of calls, with their implementations.
 
 A row is about the method in its class (``torch.Tensor.item``), however it is called: ``x.item()``,
-``torch.Tensor.item(x)``. A method without one is an operation of the graph. Invariant: overrides and modes of torch's
-have been asked before a function here is called, and its first argument is a tensor of the trace.
+``torch.Tensor.item(x)``. A method without a row is an operation of the graph. Invariant: before a function of this
+module is called, torch's overrides and modes have had their say, and its first argument is a tensor of the trace.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def handles_method(*methods: Any) -> Callable[[F], F]:
     return handles(*methods, of_tensor=True)
 
 
-# ---------------------------------------------------------------- what breaks
+# ---------------------------------------------------------------- methods that break the graph
 breaks("tensor_to_python", Tensor.__complex__, Tensor.is_nonzero, Tensor.__contains__)
 breaks("numpy_conversion", Tensor.numpy, Tensor.__array__)
 breaks("data_ptr", Tensor.data_ptr, Tensor.untyped_storage, Tensor.storage, Tensor._typed_storage,
@@ -55,15 +55,15 @@ row(Rule.ELEMENTS,
 
 # ---------------------------------------------------------------- numbers
 def _is_captured(tx: Tracer, tensor: TensorVariable) -> bool:
-    """Whether the number in a tensor is to be one of the graph: by a setting always, with fullgraph where guards can't
-    hold the tensor's elements."""
+    """Whether the number in a tensor is to become a number of the graph: always if the setting says so; with fullgraph
+    where the tensor's elements can't be guarded."""
     if setting("capture_scalar_outputs"):
         return True
     return tx.output.captures_numbers and not (tensor.node is not None and learn(tx, [tensor.node]))
 
 
 def _as_number(name: str) -> Method:
-    """A method that hands elements to Python."""
+    """The implementation of a method that hands a tensor's elements to Python."""
 
     def method(tx: Tracer, tensor: TensorVariable) -> VariableTracker:
         known = known_tensor(tx, tensor.fake)
@@ -76,7 +76,7 @@ def _as_number(name: str) -> Method:
             known = known_tensor(tx, tensor.fake)
         if known is None:
             unsupported("tensor_to_python", f"Tensor.{name}()")
-        # Made from Python numbers in this very trace, or guarded by value.
+        # The elements were made from Python numbers in this very trace, or are guarded by value.
         return tx.values.from_result(tx.run_python(getattr(known, name)), f"Tensor.{name}()")
 
     return method
@@ -87,7 +87,7 @@ for _name in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__")
 
 
 def _with_number(name: str, equivalent: Callable[..., Any], argument: str) -> Method:
-    """An operation that has an argument that may be a number that only the running graph knows."""
+    """The implementation of an operation with an argument that may be a number known only to the running graph."""
 
     def method(
         tx: Tracer, tensor: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker
@@ -105,8 +105,8 @@ def _with_number(name: str, equivalent: Callable[..., Any], argument: str) -> Me
 def _takes(
     tx: Tracer, tensor: TensorVariable, args: tuple[VariableTracker, ...], number: VariableTracker, argument: str
 ) -> bool:
-    """Whether the equivalent computes what eager does: eager refuses fractions for integral tensors, and narrow types
-    are computed with a weight of a wider one."""
+    """Whether the equivalent function computes eager's result. Eager refuses fractions for integral tensors, and
+    computes narrow types with a weight of a wider type."""
     number = realized(tx, number)
     others = [value.fake for value in (realized(tx, arg) for arg in args)
               if isinstance(value, TensorVariable) and value is not number]
@@ -115,7 +115,7 @@ def _takes(
         return isinstance(number, ScalarVariable) and len(types) == 1 and types <= {torch.float32, torch.float64}
     narrow = tensor.fake.dtype in (torch.float16, torch.bfloat16)
     if narrow and argument == "alpha" and isinstance(number, ScalarVariable):
-        return False  # how torch rounds the product depends on how the tensors lie in memory; its own call knows
+        return False  # torch's rounding of the product depends on the tensors' memory layout, so torch's own call runs
     fraction = number.python_type() is float or (
         isinstance(number, TensorVariable) and number.fake.is_floating_point())
     return not fraction or any(dtype.is_floating_point or dtype.is_complex for dtype in types)
@@ -135,7 +135,7 @@ def _size(tx: Tracer, tensor: TensorVariable, *args: VariableTracker, **kwargs: 
 
 
 def _layout_question(name: str) -> Method:
-    """A question about how a tensor lies in memory, which the trace of a backward counts."""
+    """The implementation of a query of a tensor's memory layout. They are counted, for the trace of a backward pass."""
 
     def method(
         tx: Tracer, tensor: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker
@@ -168,7 +168,7 @@ def _set_item(tx: Tracer, tensor: TensorVariable, key: VariableTracker, value: V
 
 @handles_method(Tensor.new)
 def _new(tx: Tracer, tensor: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    """Sizes give a tensor with no values, a list or tuple one of these values."""
+    """Sizes give an uninitialized tensor of these sizes; a list or tuple gives a tensor of these elements."""
     if kwargs or any(a.contains_tensor() for a in args):
         unsupported("unsupported_torch_call", "Tensor.new() of a tensor")
     plain = [tx.values.as_plain(a) for a in args]
@@ -180,9 +180,10 @@ def _new(tx: Tracer, tensor: TensorVariable, *args: VariableTracker, **kwargs: V
     return record(tx, "call_method", "new_empty", [tensor, shape], {})
 
 
-# ---------------------------------------------------------------- changes of a tensor
+# ---------------------------------------------------------------- mutation of a tensor's metadata
 def _metadata_change(name: str) -> Method:
-    """A change of a tensor's metadata, which the caller sees of an input; on others it is an operation like any."""
+    """The implementation of a change of a tensor's metadata. The caller sees it if the tensor is an input, so that it
+    breaks the graph; on other tensors it is an ordinary operation."""
 
     def method(
         tx: Tracer, tensor: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker
@@ -202,7 +203,7 @@ for _name in ("t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdi
 def _requires_grad(
     tx: Tracer, tensor: TensorVariable, requires_grad: VariableTracker | None = None
 ) -> VariableTracker:
-    """A tensor made in the trace becomes a leaf."""
+    """Makes a tensor of the trace a leaf."""
     wanted = requires_grad is None or tx.truth(requires_grad)
     if wanted == tensor.fake.requires_grad:
         return tensor

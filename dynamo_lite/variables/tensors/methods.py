@@ -1,6 +1,6 @@
-"""Methods of tensors, read but not called yet.
+"""Methods of tensors that have been read but not called yet.
 
-Invariant: calling one is calling the method on its tensor.
+Invariant: calling such an object is the same as calling the method on its tensor.
 """
 from __future__ import annotations
 

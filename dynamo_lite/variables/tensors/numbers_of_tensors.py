@@ -1,7 +1,7 @@
-"""Tensors made of numbers that are symbols, as ``torch.tensor(x.shape[0])`` and ``x.new_tensor([h, w])``.
+"""Tensors made of numbers that are symbols, as in ``torch.tensor(x.shape[0])`` and ``x.new_tensor([h, w])``.
 
-C++ asks for an int as such there, which would fix it; ``scalar_tensor`` takes a symbol. Invariant: what is made here
-has the values, the type and the shape that eager gives it in each call.
+C++ asks for the value of an int there, which would fix it; ``scalar_tensor`` takes a symbol. Invariant: a tensor made
+here has the values, the dtype and the shape that eager gives it in each call.
 """
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .tensor import TensorVariable, call_in_graph, record, record_method
 if TYPE_CHECKING:
     from ..protocols import Tracer
 
-_DEEPEST = 64  # lists in lists, of which torch takes fewer; one may contain itself
+_DEEPEST = 64  # nesting depth of lists up to which numbers are looked for (torch allows less); a list may hold itself
 _OF_ANY_INTEGER = frozenset({torch.int64, torch.float32, torch.float64})
-"""Types to which every int of 64 bits is converted; to others, eager refuses some."""
+"""Dtypes to which every 64-bit int can be converted; eager refuses to convert some ints to others."""
 
 
 def _numbers(data: VariableTracker, depth: int = 0) -> Iterator[VariableTracker]:
@@ -36,7 +36,7 @@ def _numbers(data: VariableTracker, depth: int = 0) -> Iterator[VariableTracker]
 
 
 def _shape(data: VariableTracker) -> tuple[int, ...] | None:
-    """The shape of what is nested; None if parts differ, or one has none."""
+    """The shape of nested sequences; None if sequences at one level differ in shape, or have none."""
     if not isinstance(data, SequenceVariable):
         return ()
     parts = {_shape(item) for item in data.items}
@@ -45,7 +45,7 @@ def _shape(data: VariableTracker) -> tuple[int, ...] | None:
 
 
 def _example(number: VariableTracker) -> Any:
-    """A number of the same type; None for what is no number."""
+    """A number of the same type; None if it is not a number."""
     if isinstance(number, SymbolicIntVariable):
         return 0
     if isinstance(number, ScalarVariable):
@@ -56,7 +56,7 @@ def _example(number: VariableTracker) -> Any:
 def _tensor_of_symbols(
     tx: Tracer, data: VariableTracker, options: dict[str, VariableTracker]
 ) -> VariableTracker | None:
-    """``torch.tensor(data, **options)``; None where no symbol is among the numbers, or eager may refuse its value."""
+    """``torch.tensor(data, **options)``; None where no symbol is among the numbers, or eager may refuse a value."""
     numbers = [*_numbers(data)]
     if not any(isinstance(n, SymbolicIntVariable) for n in numbers) or not options.keys() <= {"dtype", "device"}:
         return None
@@ -93,7 +93,7 @@ def new_tensor(
 def _new_tensor(
     tx: Tracer, tensor: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
-    """``torch.tensor`` of the tensor's type and device."""
+    """``torch.tensor`` with the dtype and device of a tensor."""
     made = None
     if len(args) == 1:
         options = dict(kwargs)

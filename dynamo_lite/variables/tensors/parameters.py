@@ -1,7 +1,7 @@
-"""Subclasses of ``nn.Parameter`` that only add attributes and methods to it, as many libraries have them.
+"""Subclasses of ``nn.Parameter`` that only add attributes and methods to it; many libraries define such classes.
 
-To torch's functions they are parameters: results are plain tensors, nothing is overridden. Invariant: a class that
-redefines anything that a tensor has is none of these.
+To torch's functions they are parameters: results are plain tensors, and nothing is overridden. Invariant: a class that
+redefines any attribute of a tensor is not treated this way.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..objects.classes import class_attribute_source
 if TYPE_CHECKING:
     from ..protocols import Tracer
 
-# What every class statement, generic base or annotation leaves in a class.
+# Names that a class statement, a generic base or an annotation leaves in a class.
 _OF_CLASSES = frozenset({
     "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__orig_bases__",
     "__parameters__", "__slots__", "__static_attributes__", "__firstlineno__", "__init__", "__new__", "__deepcopy__",
@@ -26,7 +26,7 @@ _OF_CLASSES = frozenset({
 
 
 def adds_only(cls: type) -> bool:
-    """Whether tensors of a class are nn.Parameter to torch's functions."""
+    """Whether torch's functions can treat tensors of a class as nn.Parameter."""
     if not issubclass(cls, torch.nn.Parameter) or type(cls) is not type(torch.nn.Parameter):
         return False
     return not any(
@@ -40,12 +40,12 @@ def _added(cls: type) -> list[type]:
 
 
 def is_added(cls: type, name: str) -> bool:
-    """Whether a class adds an attribute to nn.Parameter's."""
+    """Whether a class adds this attribute to those of nn.Parameter."""
     return any(name in vars(c) for c in _added(cls))
 
 
 def read_added(tx: Tracer, tensor: VariableTracker, cls: type, name: str, attribute: Any) -> VariableTracker:
-    """What reading an attribute that the class adds gives; `attribute` is what stands in the class."""
+    """The result of reading an attribute that the class adds; `attribute` is the object in the class's dict."""
     source = class_attribute_source(cls, name)
     if isinstance(attribute, types.FunctionType):
         return tx.values.bound_class_function(tensor, cls, name, attribute)

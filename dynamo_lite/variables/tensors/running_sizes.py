@@ -1,10 +1,10 @@
-"""Sizes of tensors that only the running graph knows, and what the program says of them.
+"""Sizes of tensors that only the running graph knows, and the checks of these sizes.
 
-Under ``config.capture_dynamic_output_shape_ops``, ``nonzero``, masks as indices and their relatives are nodes of the
-graph whose results have a symbol for a size (``fake.running_sizes``). Behind such a node stands one that reads the size
-and checks its limits. What is said of numbers out of tensors and of comparisons stands in ``numbers.running_sizes``.
+Under ``config.capture_dynamic_output_shape_ops``, ``nonzero``, indexing with masks and their relatives are nodes of the
+graph whose results have a symbol for a size (``fake.running_sizes``). Such a node is followed by one that reads the
+size and checks its limits. Numbers out of tensors, and comparisons, are the subject of ``numbers.running_sizes``.
 
-Invariant: a check stands before all that relies on it; where one fails, the frame runs again in plain Python.
+Invariant: a check comes before all nodes that rely on it; where one fails, the frame runs again in plain Python.
 """
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 def define_sizes(tx: Tracer, defined: list[ints.Expr], result: Any) -> None:
-    """Puts the nodes in the graph that read the sizes which an operation has defined.
+    """Adds the nodes to the graph that read the sizes which an operation has defined.
 
     Args:
-        defined: the sizes' symbols.
-        result: what the operation gives, fake tensors that the graph has nodes for.
+        defined: the symbols of the sizes.
+        result: the operation's result: fake tensors for which the graph has nodes.
 
     Raises:
         Unsupported: no tensor has such a size.
@@ -56,7 +56,7 @@ def define_sizes(tx: Tracer, defined: list[ints.Expr], result: Any) -> None:
 
 
 def _check_sizes(tx: Tracer, result: Any) -> None:
-    """Takes for granted that sizes of a result which only the running graph knows are no special case."""
+    """Takes for granted that sizes of a result that only the running graph knows are at least ``LEAST``."""
     env = tx.output.symbols.env
     for tensor in pytree.tree_leaves(result):
         for size in tensor.shape if isinstance(tensor, torch.Tensor) and tensor._has_symbolic_sizes_strides else ():
@@ -65,22 +65,22 @@ def _check_sizes(tx: Tracer, result: Any) -> None:
 
 
 def _is_about_numbers(tx: Tracer, error: Unsupported) -> bool:
-    """Whether an operation has failed since it wants to know a number that only the running graph knows."""
+    """Whether an operation has failed because it needs a number that only the running graph knows."""
     if isinstance(error, Undecidable):
         return True
     return type(error) is Unsupported and error.kind == "data_dependent_guard" and tx.output.scalars.asked
 
 
 def with_sizes(tx: Tracer, arguments: tuple[Any, Any], run: Callable[[tuple[Any, Any]], Any]) -> tuple[Any, Any, Any]:
-    """Runs an operation; if it wants to know numbers out of tensors, again with these as sizes, of which it is taken
-    for granted that they are not negative; or if that is not enough, that they are no special case of a size.
+    """Runs an operation. If that fails because the operation needs the values of numbers out of tensors, runs it again
+    with sizes (symbols) in their place, which are taken to be at least 0, and then, if necessary, at least ``LEAST``.
 
     Args:
-        arguments: positional and named ones, of the graph.
-        run: runs it on fake tensors.
+        arguments: positional and named arguments, as nodes of the graph.
+        run: runs the operation on fake tensors.
 
     Returns:
-        the arguments that it takes, and what it gives.
+        the positional and the named arguments with which it has succeeded, and its result.
     """
     try:
         return *arguments, run(arguments)

@@ -2,7 +2,7 @@
 
 ``x[n]`` and ``x[n] = y`` ask the number for its value, which would fix it; ``x.select(0, n)`` gives the same view and
 takes a symbol.
-Invariant: whether the index is one of the dimension's has been decided, so that the operator never raises.
+Invariant: whether the index is within the dimension has been decided, so that the operator never raises.
 """
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..numbers.symbolic_ints import SymbolicIntVariable
 if TYPE_CHECKING:
     from ..protocols import Tracer
 
-_BASIC = (int, slice, type(None), type(...))  # what takes one dimension, or none
+_BASIC = (int, slice, type(None), type(...))  # indices that take at most one dimension, except for `...`
 
 
 def select_symbolic(tx: Tracer, tensor: Any, key: VariableTracker) -> VariableTracker | None:
-    """``tensor[key]`` where symbols are among the indices; None: there are none, or torch has to see all at once."""
+    """``tensor[key]`` where indices are symbols; None: none of them is, or torch has to handle all indices together."""
     selected = _selected(tx, tensor, key)
     if selected is None:
         return None
@@ -31,7 +31,7 @@ def select_symbolic(tx: Tracer, tensor: Any, key: VariableTracker) -> VariableTr
 
 
 def write_symbolic(tx: Tracer, tensor: Any, key: VariableTracker, value: VariableTracker) -> bool:
-    """``tensor[key] = value`` where symbols are among the indices: whether it has been done."""
+    """Does ``tensor[key] = value`` where indices are symbols, and returns whether it was done."""
     selected = _selected(tx, tensor, key)
     if selected is None:
         return False
@@ -43,7 +43,7 @@ def write_symbolic(tx: Tracer, tensor: Any, key: VariableTracker, value: Variabl
 def _selected(
     tx: Tracer, tensor: Any, key: VariableTracker
 ) -> tuple[VariableTracker, list[VariableTracker]] | None:
-    """What the indices that are symbols select of ``tensor``, and the other indices, which are for that."""
+    """The part of ``tensor`` that the symbolic indices select, and the other indices, which apply to that part."""
     if tx.output.overrides.active():
         return None
     keys = [_index(realized(tx, k)) for k in (key.items if type(key) is TupleVariable else [key])]
@@ -67,13 +67,13 @@ def _selected(
 
 
 def _index(key: VariableTracker) -> VariableTracker:
-    """An index, as Python's int where it is one of NumPy's."""
+    """An index, with a Python int in place of a NumPy int."""
     number = key.python_number
     return number if number is not None and number.python_type() is int else key
 
 
 def _dimensions(kinds: list[type], ndim: int) -> list[int] | None:
-    """For each index, the dimension that it is for; None: there are too many."""
+    """For each index, the dimension that it applies to; None if there are too many indices."""
     taken = [kind in (int, slice) for kind in kinds]
     if sum(taken) > ndim:
         return None

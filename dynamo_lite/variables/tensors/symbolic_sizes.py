@@ -1,12 +1,13 @@
-"""Which sizes of a tensor from outside are symbols, and its layout in terms of them.
+"""The choice of the sizes of a tensor from outside that are symbols, and the tensor's layout in terms of them.
 
 A size becomes a symbol where it has changed between calls (``recompiles``), where the program says that it will
-(``mark_dynamic``, ``config.dynamic_sources``), or everywhere under ``compile(dynamic=True)``. So does a size of a
-tensor that no entry knows, where it equals one that has changed: the cache that a decoder has filled is as long as its
-prompt. 0 and 1 stay numbers, as tensors broadcast along them, but for a size that a trace has changed
-(``frame/growth.py``): that is a symbol which may be 1, and whether it is 1 is decided where it is asked for.
+(``mark_dynamic``, ``config.dynamic_sources``), or everywhere under ``compile(dynamic=True)``. In a tensor that no entry
+knows, a size that equals one that has changed becomes a symbol as well: the cache that a decoder has filled is as long
+as its prompt. The sizes 0 and 1 stay numbers, as tensors broadcast along such dimensions. The exception is a size that
+a trace has changed (``frame/growth.py``): its symbol may be 1, and whether it is 1 is decided where the program or
+torch asks for it.
 
-Invariant: what the guard of the kind "tensor" leaves open of a layout is a symbol, or computed from symbols.
+Invariant: every part of a layout that the guard of the kind "tensor" leaves open is a symbol, or computed from symbols.
 """
 from __future__ import annotations
 
@@ -25,18 +26,18 @@ from ...symbols.nodes import symbolic_int
 if TYPE_CHECKING:
     from ..protocols import Tracer
 
-APART = "apart"  # with a size's path: it shares no symbol with others
-FROM_ONE = "from one"  # with a size's path: its symbol may be 1
+APART = "apart"  # paired with a size's path: the size shares no symbol with others
+FROM_ONE = "from one"  # paired with a size's path: the size's symbol may be 1
 MARKS = "_dynamo_lite_sizes"  # attribute of a tensor: dimension -> SizeMark
 _LEAST = 2
 
 
 class SizesLearned(NamedTuple):
-    """What the entries of a function say of tensors and ints that none of them knows.
+    """Information from a function's cache entries about tensors and ints that none of them knows yet.
 
     Attributes:
-        changed: sizes that have been seen to change, as they were and as they are.
-        known: the paths of tensors that an entry guards, and those of ints with their values.
+        changed: the old and new values of sizes that have been seen to change.
+        known: the paths of tensors that an entry guards, and pairs of the path and the value of ints.
     """
 
     changed: frozenset[int] = frozenset()
@@ -49,11 +50,11 @@ class SizesLearned(NamedTuple):
 
 
 class SizeMark(NamedTuple):
-    """What the program says of a size.
+    """A mark that the program has set on a size.
 
     Attributes:
         how: "dynamic", "maybe dynamic", "unbacked" (nothing is to be decided about it) or "static".
-        least, most: its bounds; None: as they come.
+        least, most: its bounds; None: no bound is given.
     """
 
     how: str
@@ -62,10 +63,10 @@ class SizeMark(NamedTuple):
 
 
 class SymbolicLayout(NamedTuple):
-    """The layout of a tensor of which some sizes are symbols.
+    """The layout of a tensor, some of whose sizes are symbols.
 
     Attributes:
-        size, strides: of its fake tensor: ints and ``torch.SymInt``.
+        size, strides: sizes and strides of its fake tensor, as ints and ``torch.SymInt``.
         guarded_size, guarded_strides: operands of the guard of the kind "tensor".
     """
 
@@ -79,10 +80,11 @@ def symbolic_dims(tx: Tracer, value: torch.Tensor, source: Source, static: bool)
     """The dimensions whose sizes are symbols.
 
     Args:
-        static: whether it is a parameter or a buffer, whose sizes are symbols only where they have changed.
+        static: whether the tensor is a parameter or a buffer, whose sizes are symbols only where they have changed.
     """
     output = tx.output
-    if output.dynamic_sizes is False or source.key in output.value_guards.paths:  # so many elements are guarded
+    # A guard on the elements also fixes their number.
+    if output.dynamic_sizes is False or source.key in output.value_guards.paths:
         return []
     marks = _marks(value)
     follows = output.dynamic and (output.dynamic_sizes or config.automatic_dynamic_sizes)
@@ -104,12 +106,13 @@ def _lowest(dynamic: Collection[Any], where: SizeSource) -> int:
 
 
 def _equals_a_changed_one(learned: SizesLearned, value: torch.Tensor, source: Source, size: int) -> bool:
-    """Whether a size is likely to change with another one: of two equal sizes of a tensor it can't be told which."""
+    """Whether a size is likely to change along with one that has changed. If a tensor has two equal sizes, it can't be
+    told which of them would, so the answer is no."""
     return learned.is_likely(source, size) and list(value.shape).count(size) == 1
 
 
 def _marks(value: torch.Tensor) -> dict[int, SizeMark]:
-    """What the program says of a tensor's sizes, by our names or by those of torch's compiler."""
+    """The marks on a tensor's sizes, set by our functions or by those of torch's compiler."""
     own = value.__dict__ if hasattr(value, "__dict__") else {}
     if not own:
         return {}
@@ -161,7 +164,8 @@ def symbolic_layout(tx: Tracer, value: torch.Tensor, source: Source, dims: list[
 
 
 def _inner(dim: int, shape: tuple[int, ...], strides: tuple[int, ...], among: Sequence[int]) -> int | None:
-    """The dimension over which this one is dense: of several that fit, the outermost that is further in."""
+    """The dimension over which `dim` is dense (its stride is that dimension's size times its stride). If several fit,
+    the outermost of those that are further in."""
     fitting = [d for d in among if strides[d] > 0 and shape[d] * strides[d] == strides[dim]]
     return min(fitting, key=lambda d: (d < dim, d)) if fitting else None
 

@@ -1,10 +1,10 @@
-"""Tensors, and the operations that go into the graph.
+"""Tensors of the trace, and the recording of operations into the graph.
 
 A :class:`TensorVariable` is a node of the graph and its fake tensor. An operation is recorded and run on the fake
-tensors at once; the result's trackers are found by the identity of the fake tensors, so that ``x.add_(1) is x`` and
-``x.contiguous() is x`` hold where they hold in eager.
+tensors at once. The trackers of its results are found by the identity of the fake tensors, so that ``x.add_(1) is x``
+and ``x.contiguous() is x`` hold where they hold in eager.
 
-Invariant: every fake tensor that the trace knows has one TensorVariable, and its node computes that tensor.
+Invariant: every fake tensor that the trace knows has one TensorVariable, whose node computes that tensor.
 """
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ _UNARY: dict[str, Callable[..., Any]] = {"-": operator.neg, "+": operator.pos, "
 
 
 class TensorVariable(VariableTracker):
-    """A tensor of the graph.
+    """A tensor that the graph computes or takes as an input.
 
     Args:
-        node: the graph's node that computes it.
+        node: the node that computes it.
         fake: its fake tensor.
         source: where it lives, for inputs.
-        cls: its Python class, Tensor or Parameter.
+        cls: its Python class: Tensor, Parameter or a subclass that only adds attributes.
     """
 
     has_identity = True
-    # The tensors of the trace that it may be, if it stands for one of several.
+    # The tensors of the trace that it may be at run time, if it stands for one of several.
     alternatives: tuple[TensorVariable, ...] = ()
-    # What reading its data gives, where that was set and it came in from outside.
+    # The tensor that reading `.data` gives, for a tensor from outside whose data was set.
     plain: TensorVariable | None = None
 
     def __init__(
@@ -158,7 +158,7 @@ class TensorVariable(VariableTracker):
         return self.plain.getattr(tx, name) if self.plain is not None else None
 
     def _of_leaf(self, tx: Tracer, name: str) -> VariableTracker:
-        """``is_leaf`` and ``retains_grad``, which change while the tensor's metadata stay."""
+        """``is_leaf`` and ``retains_grad``, which can change while the tensor's metadata stay the same."""
         written = self.fake.untyped_storage()._cdata in tx.output.written_storages
         if self.source is not None:
             tx.guard(AttrSource(self.source, name), "is", getattr(self.value, name))
@@ -202,7 +202,7 @@ class TensorVariable(VariableTracker):
         write_own(tx, self, own, dict_source(self), name, value)
 
     def _may_have_grad(self, value: VariableTracker) -> bool:
-        """Whether torch surely takes the value as this tensor's gradient, after the graph."""
+        """Whether torch is certain to accept the value as this tensor's gradient when it is set after the graph."""
         if self.source is None or not self.fake.is_leaf:
             return False
         if not isinstance(value, TensorVariable):
@@ -232,7 +232,7 @@ class TensorVariable(VariableTracker):
         self, tx: Tracer, decision: Decision, name: str, method: Any, args: list[VariableTracker],
         kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        """A method of which the table of calls says something."""
+        """Calls a method that has a row in the table of calls."""
         rule = decision.rule
         if rule is Rule.HANDLED:
             return tx.checked_call(decision.calls, tx, self, *args, **kwargs)
@@ -261,7 +261,7 @@ class TensorVariable(VariableTracker):
 
     def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
         if tx.output.examples and _are_numbers(key) and not tx.output.overrides.active():
-            # Of a batch in truth, which torch indexes with; one alone would have to be known.
+            # In truth each is a batch of numbers, with which torch indexes; a single one would have to be known.
             keys: list[VariableTracker] = [key] if isinstance(key, TensorVariable) else list(key.iterate(tx))
             return call_in_graph(tx, torch.ops.aten.index.Tensor, [self, tx.values.new_list(keys)], {})
         selected = select_symbolic(tx, self, key)
@@ -276,7 +276,7 @@ class TensorVariable(VariableTracker):
 
     def iterator(self, tx: Tracer) -> VariableTracker:
         if tx.output.overrides.active():
-            self.call_method(tx, "dim", [], {})  # as Tensor.__iter__ asks
+            self.call_method(tx, "dim", [], {})  # Tensor.__iter__ calls it, so overrides see it
         if self.fake.dim() == 0:
             tx.raise_error(TypeError, "iteration over a 0-d tensor")
         return record(tx, "call_method", "unbind", [self, ConstantVariable(0)], {}).iterator(tx)
@@ -293,7 +293,7 @@ class TensorVariable(VariableTracker):
         return call_in_graph(tx, _SYMBOL_TO_OPERATOR[op], operands, {})
 
     def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
-        # Tensors have no `__imatmul__`: `x @= y` gives a new tensor, and a graph that said so would set `x` anew.
+        # Tensors have no `__imatmul__`: `x @= y` gives a new tensor, so an in-place node would wrongly rebind `x`.
         function = _SYMBOL_TO_INPLACE.get(op)
         return call_in_graph(tx, function, [self, other], {}) if function is not None and _is_operand(other) else None
 
@@ -306,7 +306,7 @@ class TensorVariable(VariableTracker):
         return call_in_graph(tx, _UNARY[op], [self], {})
 
 
-# Attributes that the tracker knows, or that change while the tensor's metadata stay; None: as others are read.
+# Attributes that the tracker knows, or that can change while the tensor's metadata stay; None: read like any other.
 _ATTRIBUTES: dict[str, Callable[[TensorVariable, Tracer, str], VariableTracker | None]] = {
     "shape": TensorVariable._shape, "__class__": TensorVariable._class, "data": TensorVariable._data,
     "is_leaf": TensorVariable._of_leaf, "retains_grad": TensorVariable._of_leaf,
@@ -315,7 +315,7 @@ _ATTRIBUTES: dict[str, Callable[[TensorVariable, Tracer, str], VariableTracker |
 
 
 def is_unknown_number(tx: Tracer, value: VariableTracker) -> bool:
-    """Whether it is a number that only the running graph knows, or a tensor of one element without dimensions."""
+    """Whether it is a number that only the running graph knows, or a tensor without dimensions."""
     value = realized(tx, value)
     return isinstance(value, ScalarVariable) or (isinstance(value, TensorVariable) and not value.fake.dim())
 
@@ -324,12 +324,12 @@ _GETSETS = (type(torch.Tensor.requires_grad), property)
 
 
 def method_by_name(tensor: torch.Tensor, name: str, /, *args: Any, **kwargs: Any) -> Any:
-    """Calls a method of a tensor, where a function is wanted that does it."""
+    """Calls a method of a tensor, for uses that need a function instead of a method."""
     return getattr(tensor, name)(*args, **kwargs)
 
 
 def _are_numbers(key: VariableTracker) -> bool:
-    """Whether an index is one or several tensors without dimensions."""
+    """Whether an index consists of integer tensors without dimensions."""
     items = key.known_items()
     if items:
         return all(isinstance(item, TensorVariable) and _are_numbers(item) for item in items)
@@ -347,21 +347,21 @@ def _is_operand(value: VariableTracker) -> bool:
 
 
 # ---------------------------------------------------------------- recording
-# They change what autograd knows of a tensor, and no memory.
+# Operations that change a tensor's autograd metadata, but no memory.
 _AUTOGRAD_CHANGES = ("detach_", torch.Tensor.detach_, torch.detach_)
 
 
 def call_in_graph(
     tx: Tracer, function: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
-    """Records ``function(*args, **kwargs)`` and gives its result."""
+    """Records ``function(*args, **kwargs)`` and returns its result."""
     return record(tx, "call_function", function, args, kwargs)
 
 
 def record_method(
     tx: Tracer, name: str, tensor: TensorVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
-    """Records ``tensor.name(*args, **kwargs)``, if no argument overrides it, and gives its result."""
+    """Records ``tensor.name(*args, **kwargs)`` unless an argument overrides it, and returns its result."""
     if tx.overrides_torch([*args, *kwargs.values()]):
         return tx.call_override(method_by_name, [tensor, ConstantVariable(name), *args], kwargs)
     return record(tx, "call_method", name, [tensor, *args], kwargs)
@@ -370,10 +370,10 @@ def record_method(
 def record(
     tx: Tracer, op: str, target: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
-    """Adds a node, runs it on fake tensors, and gives the result.
+    """Runs an operation on fake tensors, adds its node, and returns the result.
 
     Raises:
-        exc.Unsupported: an argument can't stand in a graph, or the operation can't be run without data.
+        exc.Unsupported: an argument can't be held by a graph, or the operation can't be run without data.
     """
     output = tx.output
     if output.overrides.active() and not isinstance(target, GraphCall):
@@ -399,14 +399,14 @@ def record(
             if output.fake_mode.known.needed and "output_size" not in node_kwargs:
                 raise Unsupported("dynamic_output_shape", f"{target_name(target)} with a shape that elements decide")
     if not impure and isinstance(fake_kwargs.get("out"), torch.Tensor):
-        # Some composite ones give a new tensor where operands are of a subclass, and leave `out` as it was.
+        # Some composite operations return a new tensor for operands of a subclass, and leave `out` unwritten.
         unsupported("unsupported_torch_call", f"{target_name(target)} does not write to out without data")
     if target in _AUTOGRAD_CHANGES:
         impure = True
     if not impure and not _has_tensor(result):
         if _is_metadata(result):
             if not args and not kwargs:
-                tx.guard_result(target, (), result)  # without operands it can only tell torch's state
+                tx.guard_result(target, (), result)  # without operands, the result depends only on torch's state
             return tx.values.from_result(result, f"result of {target_name(target)}")
         unsupported("unsupported_torch_call", f"{target_name(target)} returns a {type(result).__name__}")
     if output.rebound:
@@ -421,7 +421,7 @@ def record(
         unseen_by_autograd=target not in _AUTOGRAD_CHANGES and not _autograd_sees(written, operands))
     if isinstance(result, list):
         for argument, fake in zip(args, fake_args):
-            if fake is result:  # an operation on a list in place
+            if fake is result:  # an operation that changes a list in place
                 return argument
     made = wrap_result(tx, node, result)
     define_sizes(tx, defined, result)
@@ -431,8 +431,8 @@ def record(
 def _run(
     tx: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, bool, tuple[Any, ...], dict[str, Any]]:
-    """Runs what a node with these arguments does on fake tensors: its result, whether it has effects beyond it, and
-    the arguments, of which the result may be one."""
+    """Runs the operation of a node with these arguments on fake tensors. Returns its result, whether it has effects
+    beyond the result, and the fake arguments, one of which may be the result."""
     output = tx.output
     fake_args, fake_kwargs = fx.node.map_arg((args, kwargs), fake_of)
     output.fake_mode.raises_seen = may_raise(target, fake_args, fake_kwargs)
@@ -442,7 +442,7 @@ def _run(
 
 
 def _autograd_sees(written: frozenset[int], operands: list[Any]) -> bool:
-    """Whether a write to these storages is a node of autograd's: not in ``no_grad``, nor one to ``x.data``."""
+    """Whether autograd records a write to these storages: not in ``no_grad``, nor a write to ``x.data``."""
     return torch.is_grad_enabled() and any(
         isinstance(x, torch.Tensor) and x.requires_grad and x.untyped_storage()._cdata in written for x in operands)
 
@@ -450,7 +450,7 @@ def _autograd_sees(written: frozenset[int], operands: list[Any]) -> bool:
 def _node_arguments(
     tx: Tracer, op: str, target: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments as a graph's node has them."""
+    """The arguments in the form in which a node of the graph holds them."""
     node_args = tuple(in_graph(target, a.as_argument(tx)) for a in args)
     node_kwargs = {name: in_graph(target, a.as_argument(tx)) for name, a in kwargs.items()}
     if tx.output.open_modes and op == "call_function" and node_kwargs.get("device") is None:
@@ -465,7 +465,7 @@ def _node_arguments(
 def _made_of_numbers(
     tx: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of torch.tensor() without tensors among the elements, whose types decide about the result's."""
+    """The arguments of torch.tensor() with numbers in place of tensors, whose dtypes help decide the result's dtype."""
     elements = known_elements(tx, args[0])
     found = fx.node.map_aggregate(elements, lambda e: e.dtype if isinstance(e, torch.Tensor) else None)
     if not any(isinstance(leaf, torch.dtype) for leaf in pytree.tree_leaves(found)):
@@ -477,12 +477,12 @@ def _made_of_numbers(
 
 
 def _known_result(tx: Tracer, fake: torch.Tensor) -> VariableTracker:
-    """A result whose shape depends on known elements, as a constant of the graph: backends have no elements."""
+    """A result whose shape depends on known elements, as a constant of the graph: backends don't know elements."""
     known = known_tensor(tx, fake)
     assert known is not None
     output = tx.output
     shape, strides = tuple(known.shape), known.stride()
-    # As they lie in memory.
+    # The elements in the order in which they lie in memory.
     extent = storage_extent(shape, strides)
     lying = known.as_strided((extent,), (1,))
     elements, kwargs = lying.tolist(), {"dtype": known.dtype, "device": known.device}
@@ -498,10 +498,10 @@ def _known_result(tx: Tracer, fake: torch.Tensor) -> VariableTracker:
 
 
 def _fits_in_graph(tx: Tracer, result: Any, given: set[int]) -> bool:
-    """Whether a result's elements are known, and few enough to be a constant of the graph, which has memory of its own.
+    """Whether a result's elements are known, few enough for a constant of the graph, and in memory of its own.
 
     Args:
-        given: the memory of the operation's arguments.
+        given: the storages of the operation's arguments.
     """
     known = known_tensor(tx, result)
     if known is None or known.numel() > MOST_IN_GRAPH:
@@ -512,12 +512,12 @@ def _fits_in_graph(tx: Tracer, result: Any, given: set[int]) -> bool:
 def _with_known_sizes(
     tx: Tracer, target: Any, node_args: tuple[Any, ...], node_kwargs: dict[str, Any], result: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a node whose result has a shape that known elements decide, so that it can do without them."""
+    """The arguments of a node whose result's shape depends on known elements, with that shape made explicit."""
     if target in (torch.repeat_interleave, "repeat_interleave"):
         dim = node_kwargs.get("dim", node_args[2] if len(node_args) > 2 else None)
         return node_args, {**node_kwargs, "output_size": result.numel() if dim is None else result.shape[dim]}
     if target is one_hot:
-        return node_args[:1], {"num_classes": result.shape[-1]}  # stays in the graph, as it refuses negative numbers
+        return node_args[:1], {"num_classes": result.shape[-1]}  # stays in the graph, to refuse negative numbers
     if target is operator.getitem:
         key = node_args[1] if isinstance(node_args[1], tuple) else (node_args[1],)
         return (node_args[0], tuple(index for part in key for index in _as_indices(tx, part))), node_kwargs
@@ -525,13 +525,13 @@ def _with_known_sizes(
 
 
 def _number_or_node(tx: Tracer, node: fx.Node) -> Any:
-    """A known number that a tensor holds, where it stands for a size."""
+    """A node; the number in its tensor in its place, where that is known and so can serve as a size."""
     known = known_tensor(tx, fake_of(node))
     return known.item() if known is not None and known.dim() == 0 else node
 
 
 def _as_indices(tx: Tracer, part: Any) -> list[Any]:
-    """A part of an index; known truths become the positions of the true ones, a vector for each dimension."""
+    """A part of an index. A known mask becomes the positions of its true elements, one vector for each dimension."""
     fake = fake_of(part) if isinstance(part, fx.Node) else None
     if not isinstance(fake, torch.Tensor) or fake.dtype is not torch.bool:
         return [fx.node.map_arg(part, lambda node: _number_or_node(tx, node))]
@@ -551,7 +551,7 @@ def _as_indices(tx: Tracer, part: Any) -> list[Any]:
 
 
 def wrap_result(tx: Tracer, node: fx.Node, result: Any) -> VariableTracker:
-    """The tracker of a node's result, a tensor or a structure of tensors."""
+    """The tracker of a node's result, which is a tensor or a structure of tensors."""
     output = tx.output
     if isinstance(result, torch.Tensor):
         known = output.tensor_of(result)
@@ -590,5 +590,5 @@ def _is_metadata(result: Any) -> bool:
 
 
 def fake_of(node: fx.Node) -> Any:
-    """What a node of the graph gives, on fake tensors."""
+    """The fake value of a node of the graph."""
     return node.meta["example_value"]

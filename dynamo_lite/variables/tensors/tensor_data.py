@@ -1,8 +1,8 @@
-"""``x.data = y``: the tensor keeps what autograd knows of it, and lies in another one's memory from then on.
+"""``x.data = y``: the tensor keeps its autograd metadata, and lies in the memory of another tensor from then on.
 
-In the trace, ``x`` becomes what ``y.detach()`` gives; views that were taken of it before keep the old memory. A tensor
-from outside is given the data for real behind the graph. Invariant: one that requires gradients, which the graph could
-not give it through what stands for it now, is not used with gradients on until the trace has ended.
+In the trace, ``x`` becomes ``y.detach()``; views that were taken of it before keep the old memory. For a tensor from
+outside, `data` is really set after the graph. Invariant: a tensor from outside that requires gradients is not used with
+gradients enabled until the trace has ended, because the graph could not route its gradient through its stand-in.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KIND = "input_mutation"
 
 
 def is_same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two fake tensors are the same elements in the same places."""
+    """Whether two fake tensors have the same elements at the same addresses."""
     return (
         a.untyped_storage()._cdata == b.untyped_storage()._cdata and a.storage_offset() == b.storage_offset()
         and a.shape == b.shape and a.stride() == b.stride() and a.dtype is b.dtype
@@ -34,7 +34,7 @@ def set_data(tx: Tracer, tensor: TensorVariable, value: TensorVariable) -> None:
     """tensor.data = value."""
     what = f"setting {tensor.describe()}.data"
     if is_same_memory(tensor.fake, value.fake):
-        return  # what conversions give where there is nothing to convert
+        return  # conversions return the tensor itself where there is nothing to convert
     output = tx.output
     if output.overrides.active() or output.examples or value.alternatives or any(
             tensor is other for choice in output.choices.made for other in choice.tensor.alternatives):
@@ -49,7 +49,7 @@ def set_data(tx: Tracer, tensor: TensorVariable, value: TensorVariable) -> None:
     if tensor.source is not None:
         if "grad" in output.effects.attributes_of(tensor):
             unsupported(_KIND, f"{what} behind its gradient")
-        # Not `value`, whose own data may be another by the time when this is set for real.
+        # Not `value`: its own data may have been replaced by the time this is really set.
         output.effects.store_attr(tensor, "data", _rebind(tx, tensor, value))
     else:
         output.effects.advance(tensor)
@@ -57,8 +57,8 @@ def set_data(tx: Tracer, tensor: TensorVariable, value: TensorVariable) -> None:
 
 
 def _is_view_with_gradient(output: Any, tensor: TensorVariable) -> bool:
-    """Whether a tensor may be a view that was taken, without gradients, of one that requires them: it would get its
-    place in autograd back."""
+    """Whether a tensor may be a view, taken without gradients, of a tensor that requires them: it would become part of
+    autograd's graph again."""
     for seen in (tensor.value, tensor.fake):
         if seen is not None and seen._is_view():
             base = seen._base
@@ -73,15 +73,15 @@ def _is_view_of(tensor: TensorVariable, other: torch.Tensor) -> bool:
 
 
 def _rebind(tx: Tracer, tensor: TensorVariable, value: TensorVariable) -> TensorVariable:
-    """Makes a tensor lie in another one's memory; gives what its data is, a tensor of the graph."""
+    """Makes a tensor lie in the memory of another one; returns its new data, a tensor of the graph."""
     output = tx.output
     made: Any = value.call_method(tx, "detach", [], {})
     requires_grad = tensor.fake.requires_grad
     if tensor.source is not None:
-        # Reading `data` again is no use of the tensor itself.
+        # Reading `data` again does not count as a use of the tensor itself.
         made, tensor.plain = made.call_method(tx, "detach", [], {}), made
     if tensor.source is not None and not any(tensor is other for other in output.rebound):
-        # The placeholder is still what the guards and the memory of inputs are about.
+        # Guards and the memory of inputs still refer to the placeholder.
         output.replace_input(tensor, copy.copy(tensor))
     output.replaced.append(tensor.fake)
     tensor.node, tensor.fake = made.node, made.fake
@@ -95,9 +95,9 @@ def _rebind(tx: Tracer, tensor: TensorVariable, value: TensorVariable) -> Tensor
 
 
 def check_uses(output: Any, target: Any, arguments: Any, result: Any, impure: bool) -> None:
-    """Refuses an operation on a tensor that would have to hand its gradient to what it was before, or that makes views
-    of one from outside; and changes in place under autograd, which views see through the tensor that they were taken
-    of, whatever its data is by now."""
+    """Refuses uses of a tensor whose data was set that the graph would get wrong: operations for which the tensor from
+    outside would need its gradient, or that make views of it; and in-place mutation under autograd, as views see it
+    through the tensor that they were taken of, whatever that tensor's data is by then."""
     if target in _DETACHING:
         return
     used = {leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, fx.Node)}
@@ -120,9 +120,9 @@ _DETACHING = ("detach", torch.detach, torch.Tensor.detach)
 
 
 def check_leaf_views(output: Any, written: frozenset[int], operands: list[Any]) -> None:
-    """Breaks where an operation writes to a view from outside that requires gradients, of a leaf, which eager refuses,
-    also if it is another view of the leaf that has been made to require them: the tensor without data is no view of
-    anything, and by the time the graph refused it, it might have written to others."""
+    """Breaks the graph where an operation writes to a view from outside that requires gradients and whose base is a
+    leaf. Eager refuses that, also for another view of the leaf that has been made to require gradients. The fake tensor
+    is no view, so tracing would not raise, and by the time the graph raised it might have written to other tensors."""
     if not torch.is_grad_enabled():
         return
     for tensor in output.inputs:

@@ -1,19 +1,20 @@
-"""Value guards: tensors that are guarded by their elements, because numbers or shapes of the program come from these.
+"""Value guards: guards on the elements of a tensor, because numbers or shapes of the program depend on them.
 
-``grid.tolist()``, ``x[mask]``, a branch on ``lengths[0]``. Two kinds of tensors can be: integers and truths from
-outside, and masks that the program computes from floats (``real = (pixels == 0).sum((1, 2, 3)) != n; pixels[real]``:
-which images of a batch are padding, which rows are empty). A guard computes such a mask from the tensor as eager does;
-its elements are known from the operation on that makes it (``fake.elements``).
+Examples are ``grid.tolist()``, ``x[mask]`` and a branch on ``lengths[0]``. Two kinds of tensors can be guarded: tensors
+of integers and bools from outside, and masks that the program computes from floats (which images of a batch are
+padding, which rows are empty: ``real = (pixels == 0).sum((1, 2, 3)) != n; pixels[real]``). A guard computes such a mask
+from the tensor as eager does; its elements are known from the operation that makes it (``fake.elements``).
 
-One rule says which of them are (:func:`is_worth_its_cost`), by what a guard costs. While it holds, it saves the compile
-of what comes behind a break, reads the elements at each call and runs the operations that compute a mask. When it does
-not, the frame is compiled once more and breaks there from then on (``frame.changed_values``). One compile stands
-against one, so a guard is tried where it is more likely to hold than not: not for what the program has just computed
-and given to a function that breaks, nor for a mask whose elements sum up few (``x[x > 0]``).
+One rule decides by the cost of a guard which of them are guarded (:func:`is_worth_its_cost`). A guard that holds saves
+the compile of the code behind a break, and costs reading the elements at each call and running the operations that
+compute a mask. Once it fails, the frame is compiled once more and breaks there from then on
+(``frame.changed_values``). So one compile is gained or lost, and a guard is tried where it is more likely to hold than
+not: not for a tensor that the program has just computed and passed to a function that breaks, nor for a mask each of
+whose elements summarizes only a few others (``x[x > 0]``).
 
-Invariant: the elements are those at that point of the program, whatever shares memory with them; and of the operations
-that make a mask only those take part that are exact, so that the graph computes the mask that the guard has computed,
-whatever compiles it and under whatever state of torch.
+Invariant: the elements are those at that point of the program, whatever shares memory with them. Only exact operations
+take part in computing a mask, so that the graph computes the same mask as the guard, whichever backend compiles it and
+whatever torch's state is.
 """
 from __future__ import annotations
 
@@ -53,19 +54,19 @@ _DTYPES = frozenset({
 _TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
-# Said of a function of which it is not known under which name it has a tensor.
+# Stands for every name, where it is not known by which name a function refers to a tensor.
 ANY_NAME = "*"
 
 
 class Guardable(NamedTuple):
-    """Which tensors may be guarded by their elements, as far as the frame and earlier calls have a say in it.
+    """Which tensors may be guarded by their elements, as far as that depends on the frame and on earlier calls.
 
     Attributes:
-        none: no tensor may be.
+        none: no tensor may be guarded.
         changed: the paths of values that have changed from call to call.
-        changed_names: the same, by name; ``ANY_NAME`` stands for all.
-        left: the frame's locals that a break has left there.
-        computed: whether what the frame was given counts as computed by the program, and not what objects hold.
+        changed_names: the names of such values; ``ANY_NAME`` stands for all names.
+        left: the frame's locals that were computed before a break.
+        computed: whether the frame's arguments count as computed by the program, in contrast to attributes of objects.
     """
 
     none: bool = False
@@ -93,21 +94,21 @@ class ValueGuards:
     """The value guards of one trace.
 
     Args:
-        paths: of the tensors that are guarded from the beginning.
-        allowed: which others may be.
+        paths: the paths of the tensors that are guarded from the beginning.
+        allowed: says which other tensors may be guarded.
     """
 
     def __init__(self, paths: Collection[PathKey] = (), allowed: Guardable = _ALL) -> None:
         self.paths = frozenset(paths)
         self.allowed = allowed
-        self.inputs: list[tuple[torch.Tensor, torch.Tensor]] = []  # the fake and real tensors that are guarded
-        self.learned: dict[PathKey, frozenset[CodeType]] = {}  # those added in the trace, and for which functions
-        self.may_ask = True  # whether a new trace may be asked for, with more of them
-        self.may_learn = True  # whether they may be added in the middle of the trace
+        self.inputs: list[tuple[torch.Tensor, torch.Tensor]] = []  # the fake and real tensors of guarded inputs
+        self.learned: dict[PathKey, frozenset[CodeType]] = {}  # guards added during the trace; code that needed them
+        self.may_ask = True  # whether the trace may be started again with more guards
+        self.may_learn = True  # whether guards may be added in the middle of the trace
 
     @contextlib.contextmanager
     def none_added(self) -> Iterator[None]:
-        """Inside, no tensor is guarded."""
+        """A context in which no tensor is guarded."""
         before, self.may_ask = self.may_ask, False
         try:
             yield
@@ -116,7 +117,7 @@ class ValueGuards:
 
     @contextlib.contextmanager
     def none_learned(self, unless: bool = False) -> Iterator[None]:
-        """Inside, no tensor is guarded in the middle of the trace."""
+        """A context in which no tensor is guarded in the middle of the trace; `unless` makes it have no effect."""
         before, self.may_learn = self.may_learn, self.may_learn and unless
         try:
             yield
@@ -124,18 +125,19 @@ class ValueGuards:
             self.may_learn = before
 
     def forget(self) -> None:
-        """Lets go of the program's tensors."""
+        """Drops the references to the program's tensors."""
         self.allowed = Guardable(none=True)
         self.inputs.clear()
 
 
 # ---------------------------------------------------------------- the rule
 def is_worth_its_cost(elements: int, *, of: int | None = None, operations: int = 0) -> bool:
-    """Whether a tensor of so many elements is worth a value guard.
+    """Whether a tensor is worth a value guard.
 
     Args:
-        of: from how many elements a mask is computed.
-        operations: that compute it.
+        elements: the number of elements to guard.
+        of: the number of elements that a mask is computed from.
+        operations: the number of operations that compute a mask.
     """
     if elements > config.value_guard_elements or operations > config.value_guard_operations:
         return False
@@ -143,7 +145,7 @@ def is_worth_its_cost(elements: int, *, of: int | None = None, operations: int =
 
 
 def is_kept(source: Source) -> bool:
-    """Whether a tensor is what an object or a module's globals hold, and not what a function was given."""
+    """Whether a tensor is held by an object or by a module's globals, in contrast to being an argument."""
     while source.parents():
         if isinstance(source, _OF_OBJECTS):
             return True
@@ -155,8 +157,8 @@ _OF_OBJECTS = (AttrSource, InstanceDictSource, SlotSource, TypeAttrSource)
 
 
 def may_be_guarded(value: torch.Tensor) -> bool:
-    """Whether a tensor from outside may be guarded by its elements: integers or truths in the CPU's memory, and not too
-    many."""
+    """Whether a tensor from outside may be guarded by its elements: it holds few enough integers or bools, in the CPU's
+    memory."""
     return (
         type(value) in _TYPES and value.dtype in _DTYPES and value.device.type == "cpu" and not value.is_neg()
         and value.layout is torch.strided and is_worth_its_cost(value.numel())
@@ -165,10 +167,10 @@ def may_be_guarded(value: torch.Tensor) -> bool:
 
 # ---------------------------------------------------------------- tensors from outside
 def guard_elements(output: OutputGraph, source: Source, fake: torch.Tensor, value: torch.Tensor) -> bool:
-    """Guards a tensor by its elements, which are known from here on.
+    """Guards a tensor by its elements, which are known from here on; whether that was possible.
 
-    They stay unknown where the program may have changed them already, or may change them unseen: by another input that
-    lies in the same memory, but whose fake twin does not.
+    The elements stay unknown where the program may have changed them already, or may change them unnoticed, through
+    another input that lies in the same memory but whose fake tensor does not share the fake tensor's storage.
     """
     storage = fake.untyped_storage()._cdata
     if storage in output.written_storages:
@@ -176,7 +178,7 @@ def guard_elements(output: OutputGraph, source: Source, fake: torch.Tensor, valu
     if any(t.fake.untyped_storage()._cdata != storage for t in output.inputs_over(value)):
         return False
     for size in (*fake.shape, *fake.stride()):
-        int(size)  # the elements say nothing of the shape, which is fixed with them
+        int(size)  # the guard on the elements does not cover the shape, which is fixed here
     with torch.no_grad():
         copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
         if copy.untyped_storage().nbytes() > 4 * config.value_guard_elements * value.itemsize:
@@ -193,14 +195,15 @@ def guard_elements(output: OutputGraph, source: Source, fake: torch.Tensor, valu
 
 
 def forget_alias(output: OutputGraph, fake: torch.Tensor, value: torch.Tensor) -> None:
-    """A new input makes the elements of those unknown that lie in its memory without its fake twin's telling so."""
+    """Makes the elements of guarded inputs unknown that share memory with a new input without the fake tensors showing
+    it."""
     storage, guarded = fake.untyped_storage()._cdata, output.value_guards.inputs
     output.fake_mode.known.forget([
         f for f, v in guarded if f.untyped_storage()._cdata != storage and overlap_on_device(v, value)])
 
 
 # ---------------------------------------------------------------- masks from floats
-# Operations on tensors whose results are exact, by the name of the function or method.
+# Operations on tensors whose results are exact, by function or method name.
 _EXACT = frozenset({
     "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor",
     "logical_not", "and_", "or_", "xor", "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "inv", "bitwise_not",
@@ -208,12 +211,12 @@ _EXACT = frozenset({
     "unsqueeze", "permute", "transpose", "t", "contiguous", "expand", "movedim", "getitem", "select", "narrow",
     "detach", "clone", "bool", "count_nonzero",
 })
-# These are exact on integers and truths.
+# Operations that are exact on integers and bools only.
 _EXACT_ON_INTEGERS = frozenset({"sum", "add", "sub", "mul", "to", "long", "int"})
 
 
 class _Chain:
-    """How a mask is computed from one tensor: operations on the results of those before; 0 is the tensor."""
+    """The computation of a mask from one tensor: steps on the results of earlier steps; result 0 is the tensor."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []
@@ -226,13 +229,13 @@ class _Chain:
             for function, args, kwargs in self.steps:
                 given, named = _map_refs((args, kwargs), values)
                 values.append(function(*given, **named))
-        except RuntimeError:  # the operation itself will say what is wrong
+        except RuntimeError:  # the program's own operation will raise it
             return None
         return values[-1]
 
 
 class _Ref:
-    """The result of a step in the arguments of another."""
+    """A reference to the result of a step, among the arguments of a later step."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -249,12 +252,13 @@ def _map_refs(value: Any, values: list[Any]) -> Any:
 
 
 def source_of(output: OutputGraph, node: fx.Node) -> tuple[ComputedSource, TensorVariable] | None:
-    """Where a guard finds a mask that `node` computes, and the tensor that it comes from; None: it is no such mask."""
+    """The path by which a guard computes the mask that `node` computes, and the tensor that the mask comes from; None
+    if it is no such mask."""
     found = node.meta.get("example_value")
     if not isinstance(found, torch.Tensor) or found.dtype is not torch.bool:
         return None
     if found.numel() > config.value_guard_elements:
-        return None  # asked of every node, so the cheapest part of the rule first
+        return None  # this function is called for every node, so the cheapest part of the rule comes first
     if node.op == "placeholder" or found.device.type != "cpu":
         return None
     order = _chain(node)
@@ -299,7 +303,7 @@ def _may_be_base(node: fx.Node, value: torch.Tensor) -> bool:
 
 
 def _chain(node: fx.Node) -> list[fx.Node] | None:
-    """One input and the exact operations that lead from it to a node, in order."""
+    """One input and the exact operations that compute a node from it, in order; None if there is no such chain."""
     order = computed_from([node], _exact_operands, limit=2 * config.value_guard_operations)
     inputs = [step for step in order or () if step.op == "placeholder"]
     if order is None or len(inputs) != 1:
@@ -334,7 +338,7 @@ def _is_exact(node: fx.Node) -> bool:
 
 
 def masks_behind(output: OutputGraph, node: fx.Node) -> dict[PathKey, tuple[Source, torch.Tensor]] | None:
-    """The masks from floats that a node comes from, the first in the program; None if there are none."""
+    """The masks from floats that a node is computed from, as early in the program as possible; None if it has none."""
     found = source_of(output, node)
     if found is None:
         return None
@@ -346,7 +350,7 @@ def masks_behind(output: OutputGraph, node: fx.Node) -> dict[PathKey, tuple[Sour
 
 
 def guard_mask(output: OutputGraph, node: fx.Node) -> None:
-    """Guards what a new node has computed, if that was asked for."""
+    """Guards the result of a new node, if the trace was started with a guard on it."""
     found = source_of(output, node) if output.value_guards.may_ask and not output.examples else None
     if found is None or found[0].key not in output.value_guards.paths:
         return

@@ -1,5 +1,5 @@
-"""Trackers of what torch defines: its functions, modules, modes, autograd functions, checkpoints, transforms,
-optimizers, control flow.
+"""Trackers of objects that torch defines: its functions, modules, modes, autograd functions, checkpoints, transforms,
+optimizers and control flow.
 
-A part of `variables`: what may be imported is said there.
+A part of the package `variables`, whose docstring says what may be imported.
 """

@@ -1,11 +1,11 @@
-"""``torch.autograd.Function`` of the user's: a node whose forward and backward pass were evaluated to graphs.
+"""User-defined ``torch.autograd.Function``: a node whose forward and backward pass were evaluated to graphs.
 
-The forward pass is evaluated as part of the frame, without gradients, as torch runs it; then the backward pass is, for
-gradients that are not there yet. Both become a :class:`graph_calls.FunctionCall`, which the graph calls, so that the
-user's gradients count and not those of the forward pass's operations.
+The forward pass is evaluated as part of the frame, without gradients, as torch runs it. Then the backward pass is
+evaluated for stand-ins of the incoming gradients. Both become a :class:`graph_calls.FunctionCall`, which the graph
+calls, so that the gradients are the user's, not those of the operations in the forward pass.
 
-Invariant: the backward pass of a captured function has no effect but its gradients, and reads nothing that may be
-something else when it runs, unless that is checked then; a function for which this can't be told breaks the graph.
+Invariant: the backward pass of a captured function has no effect but its gradients, and reads nothing that may have
+changed by the time it runs, unless that is checked then. A function for which this can't be ensured breaks the graph.
 """
 from __future__ import annotations
 
@@ -52,17 +52,18 @@ if TYPE_CHECKING:
 _Base = torch.autograd.Function
 _KIND = "autograd_in_graph"
 _ONCE_CODE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
-# Functions of torch's own that are made of nothing but tensor operations; others act on the engine or on processes.
+# Prefixes of torch's own functions that consist of nothing but tensor operations; others act on the autograd engine or
+# on processes.
 _CAPTURED_OF_TORCH = ("torch.distributions.", "torch._dynamo._trace_wrapped_higher_order_op")
-_MOST_CHOICES = 8  # of incoming gradients, each evaluated by itself
+_MOST_CHOICES = 8  # largest number of combinations of present and absent incoming gradients, each evaluated separately
 
 
 class FunctionContextVariable(VariableTracker):
-    """The ``ctx`` of a forward and backward pass.
+    """The ``ctx`` argument of a forward and backward pass.
 
     Args:
-        name: of the function, for messages.
-        needs: for each argument whether it needs a gradient.
+        name: the function's name, for messages.
+        needs: for each argument, whether it needs a gradient.
     """
 
     has_identity = True
@@ -111,11 +112,11 @@ class FunctionContextVariable(VariableTracker):
         tx.raise_error(AttributeError, f"'{self.name}Backward' object has no attribute {name!r}")
 
     def begin_backward(self) -> None:
-        """From now on the backward pass looks at what the forward pass has left."""
+        """Switches to the backward pass, which reads the attributes that the forward pass has set."""
         self.in_backward = True
         for name, value in self.attributes.items():
             if isinstance(value, ConstantVariable) and value.is_constant():
-                # One that changes from call to call is fixed by this, through the frame's guards.
+                # A number that changes from call to call is fixed by this, through the frame's guards.
                 self.attributes[name] = ConstantVariable(value.value)
 
     def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
@@ -158,7 +159,7 @@ _METHODS = {"save_for_backward": "saved", "mark_dirty": "dirty", "mark_non_diffe
 
 
 def _refuse_changeable(value: VariableTracker, what: str) -> None:
-    """A list or object from outside may be another by the time the backward pass looks at it."""
+    """Breaks the graph for a list or object from outside, which may have changed when the backward pass reads it."""
     for part in reachable([value]).values():
         if isinstance(part, (TensorVariable, ScalarVariable)):
             continue
@@ -180,7 +181,7 @@ def _apply(tx: Tracer, cls: VariableTracker, *args: VariableTracker, **kwargs: V
 
 
 class _Capture:
-    """The capture of one call."""
+    """The capture of one call of ``apply``."""
 
     def __init__(
         self, tx: Tracer, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
@@ -271,7 +272,7 @@ class _Capture:
         known = reachable([*self.args, *self.ctx.attributes.values(), *items], output.effects)
         for value in known.values():
             if isinstance(value, ScalarVariable):
-                _ = value.node  # what the forward pass has kept is an input from now on
+                _ = value.node  # a number that the forward pass has kept becomes an input here
         inputs = len(output.inputs)
         asked = output.layout_questions
         with own_guards(output) as guards, output.effects.watched() as touched:
@@ -336,7 +337,7 @@ class _Capture:
         return output.register_tensor(TensorVariable(node, grad))
 
     def _gradients(self, returned: VariableTracker) -> list[fx.Node | None]:
-        """For each tensor argument its gradient."""
+        """For each tensor argument, the node of its gradient."""
         items = list(returned.items) if isinstance(returned, TupleVariable) else [returned]
         items = [realized(self.tx, item) for item in items]
         if len(items) < len(self.args) or not all(item.is_none() for item in items[len(self.args):]):
@@ -419,8 +420,8 @@ class _Capture:
 
 # ---------------------------------------------------------------- frames that torch calls
 class OuterContextVariable(ObjectVariable):
-    """The ``ctx`` of a forward or backward pass that torch itself has called: an object from outside, part of which
-    is kept in C."""
+    """The ``ctx`` of a forward or backward pass that torch itself has called: an object from outside, part of whose
+    state is kept in C."""
 
     def generic_getattr(self, tx: Tracer, name: str) -> VariableTracker | None:
         written = tx.output.effects.attributes_of(self)
@@ -449,7 +450,7 @@ def _wrap_context(tx: Tracer, value: Any, source: Source) -> VariableTracker:
 
 
 def incoming_gradient() -> None:
-    """Stands in the trace for a gradient that comes in; never called."""
+    """Stands for an incoming gradient in the trace; never called."""
 
 
 def _is_differentiable(tensor: TensorVariable) -> bool:

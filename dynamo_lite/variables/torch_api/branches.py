@@ -1,7 +1,8 @@
-"""``torch.cond`` whose branches are graphs: a node that runs one of them, by a tensor's value.
+"""``torch.cond`` whose branches are graphs: a node that runs one of the two, chosen by a tensor's value.
 
-Both branches are evaluated in place; what each records becomes a graph of its own. Invariant: a branch has no effect
-but its results, and both give tensors alike in all but their elements; other programs break, and plain Python branches.
+Both branches are evaluated in place, and the nodes that each records become a graph of its own. Invariant: a branch has
+no effect but its results, and the results of both differ in nothing but their elements. Other programs break the graph,
+and plain Python chooses the branch.
 """
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def _both_branches(
 
 
 class _Branch:
-    """One branch, evaluated."""
+    """One branch after its evaluation."""
 
     def __init__(self, tx: Tracer, function: VariableTracker, args: list[VariableTracker]) -> None:
         self.tx = tx

@@ -1,10 +1,10 @@
 """``torch.utils.checkpoint.checkpoint``: a node that runs its function again in the backward pass.
 
-The function is evaluated in place; what it records becomes a graph of its own, which a node
-(:class:`graph_calls.CheckpointCall`) hands to torch's own checkpoint, so that memory and random numbers are as in
-eager. The second run writes once more to tensors from outside that the first has written to, statistics of a batch norm
-for one. Invariant: a function whose second run would be seen otherwise, as it has effects beyond its result, breaks the
-graph.
+The function is evaluated in place. The nodes that it records become a graph of their own, which a node
+(:class:`graph_calls.CheckpointCall`) hands to torch's own checkpoint, so that memory use and random numbers are as in
+eager. The second run writes again to the tensors from outside that the first has written to, such as the statistics of
+a batch norm. Invariant: a function whose second run would be visible in another way, because it has effects beyond its
+result, breaks the graph.
 """
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def _capture(
         return returned  # nothing is saved, so nothing runs again
     if is_random and not options["preserve_rng_state"]:
         unsupported(_KIND, "checkpoint(preserve_rng_state=False) of a function whose second run draws other numbers")
-    # The second run ends with what saves the last of the values that the backward pass needs.
+    # The second run ends at the node that saves the last of the values that the backward pass needs.
     last_saving = next((at for at, n in reversed(list(enumerate(nodes))) if _saves(n)), -1)
     until = nodes[last_saving].meta["epoch"] if last_saving >= 0 else 0
     for tracker in touched:
         if tracker is None or tracker.source is not None or id(tracker) in known:
             if tracker is not None and output.effects.is_as_before(tracker, attributes) and tracker.changed_at < until:
-                continue  # set, and set back
+                continue  # it was changed and restored
             what = "globals" if tracker is None else tracker.describe()
             unsupported(_KIND, f"checkpoint() of a function that changes {what}, as it runs again in the backward pass")
     given = tensors_in([*args, *kwargs.values()])
@@ -104,15 +104,15 @@ def _capture(
 def _written_memory(
     output: Any, nodes: list[fx.Node], versions: dict[int, int], given: list[TensorVariable], last_saving: int
 ) -> set[int]:
-    """The storages of tensors from outside that the function writes to, each time that it runs.
+    """The storages of tensors from outside that the function writes to each time it runs.
 
     Args:
-        versions: of the tensors that were known before it ran, by id.
+        versions: the version counters, by id, of the tensors that were known before it ran.
         given: the checkpoint's arguments.
-        last_saving: the place of the last node that the second run comes to.
+        last_saving: the index of the last node that the second run executes.
 
     Raises:
-        Unsupported: the second run would not do what the first has done.
+        Unsupported: the second run would not do the same as the first.
     """
     inputs = [t for t in output.tensors() if t.source is not None and not t.fake.is_inference()]
     written = [t for t in output.tensors() if not t.fake.is_inference() and (id(t) in versions or t.source is not None)
@@ -139,8 +139,8 @@ def _memory(value: Any) -> int | None:
 
 
 def _saves(node: fx.Node) -> bool:
-    """Whether autograd has surely saved a tensor for the gradient of what a node makes, which a checkpoint sees; it
-    does not see Python's numbers."""
+    """Whether autograd is certain to have saved a tensor for the gradient of a node's result in a way that a checkpoint
+    sees; it does not see numbers of Python's."""
     value = node.meta["example_value"]
     made = value if isinstance(value, (tuple, list)) else [value]
     for tensor in made:
@@ -150,7 +150,7 @@ def _saves(node: fx.Node) -> bool:
                 try:
                     saved = getattr(grad_fn, name.removeprefix("_raw"), None)
                 except RuntimeError:
-                    return True  # it has been written to since
+                    return True  # the saved tensor has been written to since
                 tensors = saved if isinstance(saved, tuple) else (saved,)
                 if any(isinstance(t, torch.Tensor) and t.dim() for t in tensors):
                     return True
@@ -161,7 +161,7 @@ def _move(
     tx: Tracer, nodes: list[fx.Node], inputs: list[fx.Node], results: list[TensorVariable], options: dict[str, Any],
     written: tuple[int, ...],
 ) -> None:
-    """Puts one call in place of the nodes; the results are what they were, computed by it."""
+    """Replaces the nodes by one call, which computes the results from now on."""
     output = tx.output
     body = as_graph(nodes, inputs, [t.node for t in results], output.fake_mode)
     impure = any(n.meta["impure"] for n in nodes)

@@ -1,7 +1,7 @@
-"""Modules under ``dynamo_lite.compile``, met in a trace.
+"""Modules under ``dynamo_lite.compile`` that a trace meets.
 
-Invariant: called, read, written to and iterated over, such an object is the module that it was made from; compared,
-returned or stored it is itself, as in plain Python.
+Invariant: when such an object is called, read, written to or iterated over, it behaves as the module that it was made
+from; when it is compared, returned or stored, it is itself, as in plain Python.
 """
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class CompiledModuleVariable(VariableTracker):
-    """A compiled module under its own identity.
+    """A compiled module with an identity of its own.
 
     Args:
         compiled: the object.
-        original: what it was made from.
+        original: the module that it was made from.
         source: where the object lives.
-        own: names that it does not get from the original.
+        own: names of attributes that it does not take from the original.
     """
 
     has_identity = True

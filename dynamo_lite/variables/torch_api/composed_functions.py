@@ -1,8 +1,8 @@
-"""Functions of torch that C++ composes of operators, by ways that depend on more than sizes and types, or that ask for
-sizes as numbers: the graph calls these operators.
+"""Torch functions that C++ composes of other operators, where the choice of operators depends on more than sizes and
+dtypes, or where C++ asks for sizes as numbers: the graph calls these operators.
 
-Invariant: the operators give what the function gives, laid out as it is; arguments for which the function raises are
-left to the function, and so is a call that torch function modes see, which are to see one call.
+Invariant: the operators give the function's result with the same layout. The function itself is called for arguments
+for which it raises, and where torch function modes are active, as a mode has to see one call.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _is_sized_by_symbols(x: VariableTracker) -> bool:
 
 
 def _number(value: VariableTracker | None, default: int) -> int | None:
-    """An argument that is an int, or a sequence of one; None: it is something else."""
+    """The value of an argument that is an int, or a sequence of one int; None for any other argument."""
     content: Any = value
     if value is not None and value.python_type() in (tuple, list) and len(content.items) == 1:
         value = content.items[0]
@@ -38,7 +38,7 @@ def _number(value: VariableTracker | None, default: int) -> int | None:
 
 
 def _windows(given: dict[str, VariableTracker]) -> tuple[int, int, int, int] | None:
-    """Kernel, stride, padding and dilation as numbers; None where one is something else, or eager refuses them."""
+    """Kernel size, stride, padding and dilation as ints; None where one is not an int, or where eager refuses them."""
     kernel = _number(given.get("kernel_size"), 0)
     stride = _number(given.get("stride"), kernel or 0)
     padding, dilation = _number(given.get("padding"), 0), _number(given.get("dilation"), 1)
@@ -50,10 +50,11 @@ def _windows(given: dict[str, VariableTracker]) -> tuple[int, int, int, int] | N
 
 
 def _pool_by_two_dimensions(tx: Tracer, given: dict[str, VariableTracker]) -> VariableTracker | None:
-    """ATen/native/Pooling.cpp, ``max_pool1d``: one of the two has one element. None where that is not done.
+    """``max_pool1d`` as a pooling in two dimensions, one of which has one element (ATen/native/Pooling.cpp); None where
+    eager does not do it so.
 
-    Also for sizes that do not change: of a fake tensor C++ thinks that it is a subclass's, and takes another way than
-    eager does, with other strides.
+    This is also done for sizes that do not change: C++ takes a fake tensor for a tensor of a subclass, and therefore
+    another path than in eager, whose result has other strides.
     """
     x, windows = given.get("input"), _windows(given)
     if windows is None or not isinstance(x, TensorVariable) or x.fake.dim() not in (2, 3):
@@ -65,7 +66,7 @@ def _pool_by_two_dimensions(tx: Tracer, given: dict[str, VariableTracker]) -> Va
         return None
     made: VariableTracker = x
     if x.fake.device.type == "cpu" and not (x.fake.requires_grad and torch.is_grad_enabled()):
-        made = tx.call_method(x, "contiguous", [])  # the kernel of one dimension gives a contiguous result
+        made = tx.call_method(x, "contiguous", [])  # the one-dimensional kernel gives a contiguous result
     made = tx.call_method(made, "unsqueeze", [ConstantVariable(-2)])
     pairs = ((1, kernel), (1, stride), (0, padding), (1, dilation))
     arguments = [tx.values.from_result(pair, "window") for pair in pairs]
@@ -87,14 +88,14 @@ def _pools(function: Callable[..., Any]) -> None:
         return made if made is not None else call_in_graph(tx, function, list(args), kwargs)
 
 
-# What F.max_pool1d calls where no indices are asked for, and what that calls.
+# The function that F.max_pool1d calls where no indices are asked for, and the function that this one calls.
 for _function in (torch.nn.functional._max_pool1d, torch.max_pool1d):  # type: ignore[attr-defined]
     _pools(_function)
 
 
 @handles(torch.vander)
 def _vander(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    """ATen/native/LinearAlgebra.cpp: powers in one order, or in the other. Of its gradient eager raises."""
+    """ATen/native/LinearAlgebra.cpp: powers in ascending or descending order. For its gradient eager raises."""
     given = {**dict(zip(("x", "N", "increasing"), args)), **kwargs}
     x, rest = given.get("x"), given.keys() - {"x", "N"}
     if rest or tx.output.overrides.active() or not isinstance(x, TensorVariable) or not _is_sized_by_symbols(x) or (
@@ -107,7 +108,7 @@ def _vander(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> Va
 
 
 def _interleaved(tx: Tracer, x: TensorVariable, dims: int, at: int) -> VariableTracker:
-    """A tensor with a dimension of one element beside each of its own, in front of it (`at` 1) or behind it."""
+    """A tensor with a dimension of one element in front of each of its own (`at` 1) or behind it (`at` 0)."""
     made: VariableTracker = x
     for _ in range(dims - x.fake.dim()):
         made = tx.call_method(made, "unsqueeze", [ConstantVariable(0)])
@@ -118,7 +119,7 @@ def _interleaved(tx: Tracer, x: TensorVariable, dims: int, at: int) -> VariableT
 
 @handles(torch.kron, torch.Tensor.kron, of_tensor=True)
 def _kron(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    """ATen/native/LinearAlgebra.cpp, ``KronImpl``: products of all pairs, as a matrix of blocks."""
+    """ATen/native/LinearAlgebra.cpp, ``KronImpl``: products of all pairs of elements, as a block matrix."""
     if len(args) != 2 or kwargs or not any(map(_is_sized_by_symbols, args)) or tx.output.overrides.active():
         return call_in_graph(tx, torch.kron, list(args), kwargs)
     a, b = args
@@ -133,7 +134,7 @@ def _kron(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> Vari
 
 @handles(torch.take_along_dim, torch.Tensor.take_along_dim, of_tensor=True)
 def _take_along_dim(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    """ATen/native/TensorAdvancedIndexing.cpp: where the other sizes are the same, nothing is broadcast."""
+    """ATen/native/TensorAdvancedIndexing.cpp: where all sizes but that of `dim` are equal, nothing is broadcast."""
     given = {**dict(zip(("input", "indices", "dim"), args)), **kwargs}
     x, indices, dim = given.get("input"), given.get("indices"), given.get("dim")
     symbols = any(t is not None and _is_sized_by_symbols(t) for t in (x, indices)) and not tx.output.overrides.active()
@@ -148,8 +149,8 @@ def _take_along_dim(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracke
 
 @handles(torch.linalg.multi_dot)
 def _multi_dot(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    """ATen/native/LinearAlgebra.cpp, ``multi_dot_impl``: products in the order that takes the fewest multiplications,
-    which is a question to the sizes."""
+    """ATen/native/LinearAlgebra.cpp, ``multi_dot_impl``: products in the order with the fewest multiplications, which
+    depends on the sizes."""
     matrices = _chain(tx, args) if not kwargs and not tx.output.overrides.active() else None
     if matrices is None:
         return call_in_graph(tx, torch.linalg.multi_dot, list(args), kwargs)
@@ -175,8 +176,8 @@ def _multi_dot(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) ->
 
 
 def _chain(tx: Tracer, args: tuple[VariableTracker, ...]) -> list[TensorVariable] | None:
-    """The matrices whose product is asked for, vectors at the ends included; None where sizes are numbers, or where
-    the function raises."""
+    """The matrices to be multiplied, and vectors at the ends; None where all sizes are numbers, or where the function
+    raises."""
     content: Any = args[0] if len(args) == 1 else None
     if content is None or content.python_type() not in (tuple, list):
         return None
@@ -196,14 +197,15 @@ def _chain(tx: Tracer, args: tuple[VariableTracker, ...]) -> list[TensorVariable
 
 
 def _cheapest_cuts(p: list[Any]) -> dict[tuple[int, int], int]:
-    """Behind which matrix each part of a chain is cut, where matrix `i` has `p[i]` rows and `p[i + 1]` columns."""
+    """For each part of a chain of matrices, the matrix after which the cheapest order of multiplications splits it.
+    Matrix `i` has `p[i]` rows and `p[i + 1]` columns."""
     count = len(p) - 1
     costs: dict[tuple[int, int], Any] = {(i, i): 0 for i in range(count)}
     cuts: dict[tuple[int, int], int] = {}
     for length in range(1, count):
         for i in range(count - length):
             j = i + length
-            # Where costs are equal, the first two of three matrices are multiplied first, and the last ones of more.
+            # At equal costs, three matrices start with the product of the first two, longer chains with the last ones.
             for k in reversed(range(i, j)) if count == 3 else range(i, j):
                 cost = costs[i, k] + costs[k + 1, j] + p[i] * p[k + 1] * p[j + 1]
                 if (i, j) not in cuts or cost < costs[i, j]:

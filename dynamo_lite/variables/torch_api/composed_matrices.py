@@ -1,8 +1,8 @@
-"""Functions on matrices that C++ composes of operators and that ask for elements or for sizes as numbers on the way:
-``cov``, ``corrcoef`` and ``fill_diagonal_``. The graph calls these operators.
+"""Matrix functions that C++ composes of operators, asking on the way for elements, or for sizes as numbers: ``cov``,
+``corrcoef`` and ``fill_diagonal_``. The graph calls these operators.
 
-Invariant: as in ``composed_functions``: the operators give what the function gives, laid out as it is, and what the
-function refuses or warns of is left to it.
+Invariant: as in ``composed_functions``, the operators give the function's result with the same layout, and the function
+itself is called for arguments that it refuses or warns about.
 """
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def _covariance(tx: Tracer, x: VariableTracker, correction: int) -> VariableTracker | None:
-    """ATen/native/Correlation.cpp, ``cov`` without weights, where it has no need to warn of too few observations;
-    None elsewhere."""
+    """``cov`` without weights (ATen/native/Correlation.cpp); None where it would warn of too few observations, and for
+    other arguments that this does not cover."""
     if not isinstance(x, TensorVariable) or tx.output.overrides.active() or x.fake.dim() not in (1, 2):
         return None
     if x.fake.dtype is torch.bool or x.fake.layout is not torch.strided or not x.fake.shape[-1] > max(correction, 0):
@@ -51,7 +51,7 @@ def _cov(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> Varia
 
 @handles(torch.corrcoef, torch.Tensor.corrcoef, of_tensor=True)
 def _corrcoef(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    """The same file: covariances over the deviations of both rows."""
+    """ATen/native/Correlation.cpp: covariances divided by the standard deviations of both rows."""
     x: Any = args[0] if len(args) == 1 and not kwargs else None
     real = isinstance(x, TensorVariable) and not x.fake.is_complex()
     c: Any = _covariance(tx, x, 1) if real else None
@@ -67,8 +67,8 @@ def _corrcoef(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> 
 
 @handles(torch.Tensor.fill_diagonal_, of_tensor=True)
 def _fill_diagonal(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    """ATen/native/Fill.cpp: a view of the elements, which is filled, and in a matrix that is longer than wide another
-    one of those that come further down, if they are asked for."""
+    """ATen/native/Fill.cpp: fills the view of the diagonal, and with `wrap`, in a matrix that has more rows than
+    columns, also the elements below where the diagonal starts again."""
     given: dict[str, Any] = {**dict(zip(("self", "fill_value", "wrap"), args)), **kwargs}
     x, value = given.get("self"), given.get("fill_value", ConstantVariable(None))
     wrap = given.get("wrap", ConstantVariable(False))
@@ -90,7 +90,7 @@ def _fill_diagonal(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker
 
 
 def _further_down(tx: Tracer, x: TensorVariable) -> VariableTracker:
-    """The elements of a long matrix at which diagonals begin anew and go on, behind the first one."""
+    """The elements of a tall matrix in which the diagonal starts again below the first one, as one strided view."""
     (height, width), (row, column) = x.fake.shape, x.fake.stride()
     step = width + 1
     numbers = (height * width + step - 1) // step - width, row + column, x.fake.storage_offset() + row * step

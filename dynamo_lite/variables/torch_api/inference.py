@@ -1,8 +1,8 @@
 """``torch.inference_mode`` inside a captured function.
 
-The mode is entered for real while tracing, so that fake results are inference tensors where eager's are, and the graph
+The mode is really entered while tracing, so that fake results are inference tensors where eager's are, and the graph
 enters and leaves it where the program does. Invariant: a graph never ends inside the mode; a program that would break
-there breaks before it enters.
+the graph there breaks before it enters the mode.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class InferenceModeVariable(OpenMode, VariableTracker):
-    """The C object that ``torch.inference_mode`` enters and leaves."""
+    """The C++ object that ``torch.inference_mode`` enters and leaves."""
 
     has_identity = True
 

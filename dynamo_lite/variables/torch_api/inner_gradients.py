@@ -1,8 +1,9 @@
-"""``torch.autograd.grad`` inside of a compiled function: a node of the graph, run by autograd's engine on fake tensors.
+"""``torch.autograd.grad`` inside of a compiled function: a node of the graph, which autograd's engine runs on fake
+tensors.
 
-Fake tensors have the history that the program's tensors have, as far as the graph goes. Invariant: no gradient that
-the node gives depends on anything behind the graph's inputs. Where the engine might go on into a history from outside,
-or run hooks that were put there, the graph breaks; that inputs are leaves without hooks is guarded.
+Within the graph, fake tensors have the same autograd history as the program's tensors. Invariant: no gradient that the
+node computes depends on history beyond the graph's inputs. Where the engine might continue into a history from outside,
+or run hooks from outside, the graph breaks. Guards check that inputs are leaves and have no hooks.
 """
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 _KIND = "autograd_in_graph"
 _WHAT = "torch.autograd.grad()"
 _FROM_OUTSIDE = "torch::autograd::Error"
-"""What the fake twin of an input with a history has in its place (``TraceFakeMode.from_tensor``)."""
+"""Name of the autograd node that the fake tensor of an input has in place of the input's history
+(``TraceFakeMode.from_tensor``)."""
 _ACCUMULATES = "torch::autograd::AccumulateGrad"
 
 
@@ -48,7 +50,7 @@ def _grad(
     if flags.pop("is_grads_batched", False) or not flags.pop("only_inputs", True):
         unsupported(_KIND, f"{_WHAT} of a batch of gradients, or with only_inputs=False")
     if any(isinstance(node.target, GraphCall) and node.target.checks() for node in tx.output.graph.nodes):
-        # A custom function's; what is checked when the graph begins may be changed by the program before it runs.
+        # For a custom function: the program may change what is checked at the graph's start before the call runs.
         unsupported(_KIND, f"{_WHAT} behind a function whose backward pass reads what may change")
     ends, wanted = _tensors(tx, outputs, "outputs"), _tensors(tx, inputs, "inputs")
     _check_histories(tx, ends, wanted)
@@ -67,7 +69,7 @@ def _flag(tx: Tracer, name: str, value: VariableTracker) -> Any:
 
 
 def _tensors(tx: Tracer, value: VariableTracker, name: str) -> list[TensorVariable]:
-    """One tensor, or those of an iterable."""
+    """The tensors of an argument that is a tensor or an iterable of tensors."""
     items = _items(tx, value)
     if items and all(isinstance(item, TensorVariable) for item in items):
         return items  # type: ignore[return-value]
@@ -80,13 +82,13 @@ def _items(tx: Tracer, value: VariableTracker) -> list[VariableTracker]:
 
 
 def _check_histories(tx: Tracer, ends: list[TensorVariable], wanted: list[TensorVariable]) -> None:
-    """Breaks the graph where what the engine does may depend on more than the graph."""
+    """Breaks the graph where the engine's work may depend on more than the graph."""
     from_outside = [t for t in wanted if t.source is not None]
     if not from_outside:
-        return  # no history from outside leads to what the graph has made
+        return  # no history from outside leads to tensors that the graph has made
     for tensor in from_outside:
         _guard_without_hooks(tx, tensor)
-    # One tensor's own history is behind the place where the engine stops.
+    # The engine stops at a single wanted tensor, so that tensor's own history does not matter.
     stop = {t.fake.grad_fn for t in from_outside if len(from_outside) == 1}
     leaves = []
     for node in _reached([t.fake.grad_fn for t in ends], stop):
@@ -109,7 +111,7 @@ def _guard_without_hooks(tx: Tracer, tensor: TensorVariable) -> None:
 
 
 def _reached(starts: Iterable[Node | None], stop: set[Any]) -> Iterator[Node]:
-    """The nodes of autograd's graph that a backward pass may come to."""
+    """The nodes of autograd's graph that a backward pass may reach."""
     todo, seen = [node for node in starts if node is not None], set()
     while todo:
         node = todo.pop()

@@ -1,8 +1,8 @@
 """``with torch.device(...)`` inside a captured function.
 
-The context is entered for real while tracing, and what makes tensors gets the device as an argument of its node, so
-that the graph depends on no mode. Invariant: a graph never ends inside the context; a program that would break there
-breaks before it enters.
+The context is really entered while tracing. A function that makes tensors gets the device as an argument of its node,
+so that the graph depends on no mode. Invariant: a graph never ends inside the context; a program that would break the
+graph there breaks before it enters the context.
 """
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from ..protocols import Tracer
 
 breaks("unsupported_context_manager", torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack)
-# Called by name they are not of one construct, which is entered and left again together.
+# Called by name, they need not belong to one `with` statement, which enters and leaves the context together.
 breaks("unsupported_context_manager", torch.device.__enter__, torch.device.__exit__)
 
 
 class DeviceScopeVariable(OpenMode, VariableTracker):
-    """A ``torch.device`` that was entered; called, it is left."""
+    """The ``__exit__`` method of a ``torch.device`` that was entered: a call of it leaves the context."""
 
     has_identity = True
 
@@ -41,7 +41,7 @@ class DeviceScopeVariable(OpenMode, VariableTracker):
         return f"with torch.device({str(self.device)!r})"
 
     def enter(self, tx: Tracer) -> VariableTracker:
-        """Enters the context; gives what ``as`` names."""
+        """Enters the context; returns the value that ``as`` binds."""
         self.device.__enter__()
         tx.output.open_modes.append(self)
         tx.output.effects.advance(self)
@@ -61,7 +61,7 @@ class DeviceScopeVariable(OpenMode, VariableTracker):
 
 
 class DeviceEnterVariable(VariableTracker):
-    """``__enter__`` of a scope, where ``with`` loads it apart from calling it (Python 3.14)."""
+    """``__enter__`` of a scope, for Python 3.14, where ``with`` loads it separately from calling it."""
 
     def __init__(self, scope: DeviceScopeVariable) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class DeviceEnterVariable(VariableTracker):
 
 
 def device_of_scope(output: Any, target: Any) -> torch.device | None:
-    """The device that a function which makes tensors gets from the innermost context, None if it gets none."""
+    """The device that the innermost context passes to a function that makes tensors; None if it passes none."""
     for mode in reversed(output.open_modes):
         if isinstance(mode, DeviceScopeVariable):
             return mode.device if target in _device_constructors() else None

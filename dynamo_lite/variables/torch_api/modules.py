@@ -1,7 +1,8 @@
 """Python modules, ``nn.Module`` instances, and functions that are called but never traced.
 
-An nn.Module is guarded by structure: its class, the attributes that the trace reads, the absence of hooks. Invariant:
-nothing here holds or compares the identity of a module of the user's, so that equal modules share a compiled artifact.
+An nn.Module is guarded by structure: its class, the attributes that the trace reads, and the absence of hooks.
+Invariant: no tracker or guard of this file holds or compares the identity of a user's nn.Module, so that equal modules
+share a compiled artifact.
 """
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ _HOOK_TABLES = (
 _GLOBAL_HOOK_TABLES = (
     "_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks", "_global_forward_pre_hooks",
 )
-# ... with which hooks are called in another way than with the arguments, once.
+# Tables of hooks that are called in another way than once, with the positional arguments alone.
 _OTHER_TABLES = (
     "_backward_hooks", "_backward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
     "_forward_pre_hooks_with_kwargs",
@@ -51,7 +52,7 @@ _MEMBER_TABLES = ("_parameters", "_buffers", "_modules")
 
 
 def _is_torchs(function: Any, name: str) -> bool:
-    """Whether a method of nn.Module is torch's own, and none that somebody has put in its place."""
+    """Whether a method of nn.Module is torch's own, not a replacement."""
     if not isinstance(function, types.FunctionType):
         return False
     code = function.__code__
@@ -59,7 +60,7 @@ def _is_torchs(function: Any, name: str) -> bool:
 
 
 class NNModuleVariable(ObjectVariable):
-    """An ``nn.Module`` that came in from outside."""
+    """An ``nn.Module`` from outside."""
 
     def describe(self) -> str:
         name = f" {self.source.name!r}" if self.source is not None else ""
@@ -72,7 +73,7 @@ class NNModuleVariable(ObjectVariable):
         return self.member(tx, name)
 
     def member(self, tx: Tracer, name: str) -> VariableTracker | None:
-        """A parameter, buffer or submodule, as nn.Module.__getattr__ finds it."""
+        """A parameter, buffer or submodule, looked up as nn.Module.__getattr__ does it."""
         own = instance_dict(self.value) or {}
         if self._has_written(tx, *_MEMBER_TABLES):
             return super()._fallback_getattr(tx, name)
@@ -96,7 +97,7 @@ class NNModuleVariable(ObjectVariable):
         return None
 
     def _has_written(self, tx: Tracer, *names: str) -> bool:
-        """Whether the trace has changed any of these in the module's own dict."""
+        """Whether the trace has changed any of these names in the module's instance dict."""
         own = instance_dict(self.value) or {}
         space = tx.output.effects.space_of(tx, self, own, dict_source(self))
         if space is not None:
@@ -104,7 +105,7 @@ class NNModuleVariable(ObjectVariable):
         return not tx.output.effects.attributes_of(self).keys().isdisjoint(names)
 
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        """module(...): forward alone where there are no hooks, else nn.Module's own code, inlined."""
+        """module(...): a call of `forward` alone where there are no hooks, else nn.Module's own code, inlined."""
         own = ("__call__", "_wrapped_call_impl"), ("_call_impl", "_call_impl")
         if not all(_is_torchs(tx.classes.lookup(self.cls, name), wanted) for name, wanted in own):
             return super().call(tx, args, kwargs)
@@ -127,9 +128,9 @@ class NNModuleVariable(ObjectVariable):
         return tx.call(self.getattr(tx, "forward"), args, kwargs)
 
     def _forward_hooks(self, tx: Tracer) -> list[VariableTracker] | None:
-        """The hooks before and after forward, the global ones first, where there are no others; None if there are.
+        """The hooks before and after forward, global ones first; None if there are hooks of other kinds.
 
-        They are guarded by their number and what each is, and not by their keys, which are new for each hook.
+        Guards check their number and the identity of each, but not their keys, which are new for each hook.
         """
         own = instance_dict(self.value) if self.value is not None else None
         if own is None or self.source is None:
@@ -194,7 +195,7 @@ class PythonModuleVariable(RealObjectVariable):
 
     @property
     def name(self) -> str:
-        """For messages and guards; a program may have taken the name away."""
+        """The module's name, for messages and guards; a program may have removed it."""
         name = vars(self.value).get("__name__")
         return name if isinstance(name, str) else "module"
 
@@ -202,7 +203,7 @@ class PythonModuleVariable(RealObjectVariable):
         return f"module {self.name}"
 
     def _changed(self, tx: Tracer) -> VariableTracker:
-        """The tracker that holds what is written to the module, which may be reached by several names."""
+        """The tracker that holds writes to the module, which the program may reach by several names."""
         known = tx.output.effects.tracker_of(self.value)
         if known is None:
             known = PythonModuleVariable(self.value, ConstSource(self.value, self.name))
@@ -217,14 +218,14 @@ class PythonModuleVariable(RealObjectVariable):
         cls = type(self.value)
         if is_made_by_python(cls) or not is_library(self.name):
             tx.guard(ConstSource(self.value, self.name), "type_is", cls)
-        # A property of the module's class comes before what the module holds.
+        # A data descriptor of the module's class takes precedence over the module's dict.
         if not hasattr(type(inspect.getattr_static(cls, name, None)), "__set__"):
             found = read_own(tx, self._changed(tx), space, where, name)
             if found is not None:
                 return found
         switch = getattr(vars(cls).get(name), "getter", None)
         if is_switch(switch):
-            # What the trace has set may differ from what is set at entry, as a guard would see it.
+            # A guard sees the value at entry, which may differ from the value that the trace has set.
             return tx.call(tx.values.wrap_at(switch, ConstSource(switch, f"{self.name}.{name}")), [], {})
         changed, effects = self._changed(tx), tx.output.effects
         if "__getattr__" in effects.attributes_of(changed) or effects.is_tracked(space):
@@ -239,7 +240,7 @@ class PythonModuleVariable(RealObjectVariable):
             tx.guard(DictItemSource(where, "__getattr__"), "is", hook)
         if not hasattr(cls, name) and (name in space or hook is MISSING and cls is types.ModuleType):
             self._raise_missing(tx, space, where, name)
-        # A module-level or class-level __getattr__, as torch.ops and lazily loading modules have it.
+        # A module-level or class-level __getattr__, as in torch.ops and modules that load lazily.
         value = tx.run_python(getattr, self.value, name)
         return tx.values.wrap_at(value, AttrSource(ConstSource(self.value, self.name), name))
 
@@ -268,7 +269,7 @@ def _wrap_python_module(tx: Tracer, value: types.ModuleType, source: Source) -> 
 
 
 class SkippedFunctionVariable(RealObjectVariable):
-    """A function that is called in plain Python: a break at every call.
+    """A function that runs in plain Python only: each call breaks the graph.
 
     Args:
         value: the function.
@@ -289,11 +290,11 @@ class SkippedFunctionVariable(RealObjectVariable):
 
 
 class SubstitutedFunctionVariable(RealObjectVariable):
-    """A function in whose place another one is traced.
+    """A function in place of which another function is traced.
 
     Args:
         value: the function.
-        traced: the tracker of the other one.
+        traced: the tracker of the other function.
     """
 
     def __init__(self, value: Any, traced: VariableTracker, source: Source | None = None) -> None:
@@ -308,7 +309,7 @@ class SubstitutedFunctionVariable(RealObjectVariable):
 
 
 class ConstantCallVariable(SkippedFunctionVariable):
-    """A function whose result the user declared to be constant: it is called while compiling."""
+    """A function whose result the user has declared to be constant: it is called while compiling."""
 
     def __init__(self, value: Any, source: Source | None = None) -> None:
         super().__init__(value, "call_skipped", "", source)
@@ -320,7 +321,7 @@ class ConstantCallVariable(SkippedFunctionVariable):
 
 
 def _constant_result(tx: Tracer, value: Any) -> VariableTracker:
-    """The tracker of a result that is the same ever after; tensors in it are the very ones of this call."""
+    """The tracker of a result that is taken to be the same in all calls; tensors in it are those of this call."""
     if isinstance(value, torch.Tensor):
         return tx.values.frozen(value)
     if type(value) in (list, tuple) or is_named_tuple(type(value)):
@@ -337,7 +338,7 @@ def _wrap_opaque_constant(tx: Tracer, value: Any, source: Source) -> VariableTra
     return OpaqueVariable(value, source)
 
 
-# Not of classes, whose metaclass may be typing's: protocols and typed dicts are made like others.
+# Not for classes, even if their metaclass is defined in typing: protocols and typed dicts are handled like others.
 @wraps_if(lambda value: type(value).__module__ == "typing" and not issubclass(type(value), type), rank=7)
 def _wrap_typing(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
@@ -345,12 +346,12 @@ def _wrap_typing(tx: Tracer, value: Any, source: Source) -> VariableTracker:
 
 
 class OpaqueVariable(RealObjectVariable):
-    """An immutable object that is only handed around: a type union, a code object."""
+    """An immutable object that the program only passes around, such as a type union or a code object."""
 
     def describe(self) -> str:
         try:
             text = repr(self.value)
-        except AttributeError:  # its __init__ has not come to what its repr() shows
+        except AttributeError:  # its __init__ has not yet set the attributes that repr() shows
             text = "in the making"
         return f"{type(self.value).__name__} {text}"[:80]
 
@@ -381,7 +382,7 @@ class OpaqueVariable(RealObjectVariable):
 
 
 class FoldedFunctionVariable(SkippedFunctionVariable):
-    """A function that only computes: it is called while compiling, on arguments that are constants."""
+    """A function that only computes a result from its arguments: it is called while compiling, on constants."""
 
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         plain, named = [tx.values.as_plain(a) for a in args], {k: tx.values.as_plain(v) for k, v in kwargs.items()}

@@ -1,6 +1,6 @@
-"""What the modes and contexts of torch that a traced program has entered, and not left yet, have in common.
+"""The common part of torch's modes and contexts that a traced program has entered and not left yet.
 
-Invariant: a graph never ends inside one; a program that would break there breaks before it enters.
+Invariant: a graph never ends inside a mode; a program that would break the graph there breaks before it enters.
 """
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class OpenMode:
-    """A mode that is on.
+    """A mode that the program has entered.
 
     Args:
-        visit: the root's instruction that has entered it.
+        visit: the number of the root frame's instruction that has entered it.
     """
 
     def __init__(self, visit: int) -> None:
@@ -27,14 +27,14 @@ class OpenMode:
         raise NotImplementedError
 
     def leave(self) -> None:
-        """Leaves the mode for real, where torch knows of it."""
+        """Leaves the mode in torch, for modes that torch knows of."""
 
     def refuse_break(self) -> Unsupported:
-        """The break of a graph that would end inside the mode: it ends where the mode was entered."""
+        """The exception for a graph that would end inside the mode: the break moves to where the mode was entered."""
         error = Unsupported("unsupported_context_manager", f"a break inside {self.describe()}")
         error.visit = self.visit
         return error
 
     def reconstruct(self, cg: Codegen) -> NoReturn:
-        """Refused: what is rebuilt behind the graph would be the mode, still on."""
+        """Breaks the graph: the object to rebuild after the graph would be a mode that is still active."""
         raise self.refuse_break()

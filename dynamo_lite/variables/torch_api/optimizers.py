@@ -1,11 +1,11 @@
 """Steps of torch's optimizers as one graph.
 
-An optimizer's step is Python over tensors like any other, but for a few things: it times itself, it breaks the graph
-or asks not to be traced for the sake of torch's own compiler, it reads its step counts as Python numbers, it passes
-numbers on as arguments that must be Python's, and it groups its tensors in C. The counts stay tensors here, of double
-precision, in which Python would compute too.
+An optimizer's step is ordinary Python over tensors, with a few exceptions: it times itself, it breaks the graph or asks
+not to be traced for the sake of torch's own compiler, it reads its step counts as Python numbers, it passes numbers on
+as arguments that have to be Python numbers, and it groups its tensors in C++. Here the counts stay tensors, of double
+precision, which is the precision of Python's floats.
 
-Invariant: nothing of a count's value becomes part of a graph, so no step is compiled for itself.
+Invariant: no graph depends on the value of a count, so no step needs a graph of its own.
 """
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STEP_CODE = next(
 
 @looks_at(_STEP_CODE)
 def _step(tx: Tracer, value: types.FunctionType, source: Source) -> VariableTracker:
-    """An optimizer's step, under the decorator that all have."""
+    """The step of an optimizer, under the decorator that all optimizers use."""
     cells = dict(zip(value.__code__.co_freevars, value.__closure__ or ()))
     step = cells["func"].cell_contents
     inner = tx.values.wrap_function(step, ConstSource(step, step.__qualname__), trusted=True)
@@ -57,13 +57,13 @@ def _group(tx: Tracer, *args: VariableTracker) -> VariableTracker:
 
 
 class _ForeachCall(NamedTuple):
-    """How an operation on lists takes a number.
+    """The way in which a call of an operation on lists of tensors takes a number.
 
     Args:
-        lists: so many tensor lists come first.
-        argument: the number's name in a call of the tensors' method; None: it comes last there.
-        keyword: its name here; None: it has none.
-        positional: whether it may stand behind the lists.
+        lists: the number of tensor lists that come first.
+        argument: the number's keyword in a call of the tensors' method; None: it is the last positional argument there.
+        keyword: its keyword in this call; None: it has none.
+        positional: whether it may be a positional argument after the lists.
     """
 
     lists: int
@@ -83,8 +83,8 @@ _FOREACH: dict[str, tuple[_ForeachCall, ...]] = {
 
 
 def _foreach(name: str, end: str) -> None:
-    """Calls of an operation on lists with numbers that only the running graph knows are calls for each tensor; so are
-    those of `addcmul_` and `addcdiv_` with the numbers in a tensor."""
+    """Registers an operation on lists of tensors. Calls with numbers that only the running graph knows become calls for
+    each tensor; so do calls of `addcmul_` and `addcdiv_` with the numbers in a tensor."""
     packet = name + end
     function = getattr(torch, f"_foreach_{packet}")
     plain = TorchFunctionVariable(function)
@@ -113,8 +113,8 @@ def _number_of(
 
 
 def _is_known_later(tx: Tracer, number: VariableTracker, form: _ForeachCall) -> bool:
-    """Whether it is a number that only the running graph knows, or a list with such. In place of other numbers than
-    `alpha`, torch takes tensors itself."""
+    """Whether it is a number that only the running graph knows, or a list that contains one. For `alpha` a tensor
+    counts as such a number, too; in place of other numbers torch takes tensors itself."""
     number = realized(tx, number)
     items = number.known_items()
     if items is not None:
@@ -123,7 +123,7 @@ def _is_known_later(tx: Tracer, number: VariableTracker, form: _ForeachCall) -> 
 
 
 def _are_as_many(tx: Tracer, number: VariableTracker, lists: tuple[VariableTracker, ...]) -> bool:
-    """Whether there are as many of each; torch refuses others, and empty lists."""
+    """Whether all lists have the same, positive length; torch refuses other lists."""
     found = [realized(tx, each).known_items() for each in lists]
     numbers = realized(tx, number).known_items()
     counts = {None if items is None else len(items) for items in (*found, numbers if numbers is not None else found[0])}

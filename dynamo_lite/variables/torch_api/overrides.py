@@ -1,8 +1,9 @@
 """Torch function modes that the program enters: ``with Mode(): ...``, where ``Mode`` has a ``__torch_function__``.
 
-The program's modes are a stack of trackers; what torch would hand to the innermost is found by asking torch itself,
-with a mode of our own over fake tensors. The mode's method is then inlined, with the mode off the stack, as torch has
-it. Invariant: a graph never ends while a mode is on; a program that would break there breaks before it enters.
+The program's modes are a stack of trackers. The arguments that torch would pass to the innermost mode are found by
+calling torch with a mode of our own, on fake tensors. Then the mode's method is inlined, with the mode off the stack,
+as in torch. Invariant: a graph never ends while a mode is on; a program that would break the graph there breaks before
+it enters the mode.
 """
 from __future__ import annotations
 
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
     from ..protocols import Tracer
 
 _KIND = "unsupported_context_manager"
-# What torch's functions raise of arguments that they do not take, in C and in Python, or a warning that is an error.
+# Exceptions that torch's functions raise for arguments that they refuse, in C++ and in Python, or warnings as errors.
 _REFUSALS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError, Warning,
 )
 
 
 class _Asked(Exception):
-    """What torch hands to a mode; not an error."""
+    """Carries the arguments that torch passes to a mode; not an error."""
 
     def __init__(self, received: tuple[Any, ...]) -> None:
         super().__init__()
@@ -50,11 +51,11 @@ class _Probe(TorchFunctionMode):
 
 
 class FunctionMode(OpenMode):
-    """A mode that is on; torch knows nothing of it.
+    """A mode that the program has entered; torch does not know of it.
 
     Args:
         mode: the program's object.
-        visit: the root's instruction that has entered it.
+        visit: the number of the root frame's instruction that has entered it.
     """
 
     def __init__(self, mode: VariableTracker, visit: int) -> None:
@@ -66,15 +67,15 @@ class FunctionMode(OpenMode):
 
 
 class Overrides:
-    """The program's modes, innermost last, and what they make of torch's functions."""
+    """The program's modes, innermost last, and their handling of calls of torch's functions."""
 
     def __init__(self) -> None:
         self.modes: list[FunctionMode] = []
-        self.off = 0  # how many times all modes are switched off
+        self.off = 0  # nesting depth of contexts that switch all modes off
         self._popped: FunctionMode | None = None
 
     def active(self) -> bool:
-        """Whether a call of torch goes to a mode first."""
+        """Whether calls of torch's functions go to a mode first."""
         return bool(self.modes) and not self.off
 
     def push(self, tx: Tracer, mode: VariableTracker) -> None:
@@ -105,7 +106,7 @@ class Overrides:
     def call(
         self, tx: Tracer, function: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker | None:
-        """What the innermost mode makes of ``function(*args, **kwargs)``; None where torch does not ask it."""
+        """The innermost mode's result for ``function(*args, **kwargs)``; None where torch does not call the mode."""
         if any(isinstance(mode, DeviceScopeVariable) for mode in tx.output.open_modes):
             unsupported(_KIND, "with torch.device(...) together with torch function modes")
         plain = fx.node.map_arg(tuple(a.as_argument(tx) for a in args), fake_of)
@@ -118,12 +119,12 @@ class Overrides:
         except DynamoLiteError:
             raise
         except _REFUSALS:
-            # No mode gets to see this call. The caller records it, fails as the probe did, and says so.
+            # No mode sees this call. The caller records it, fails as the probe did, and reports the error.
             return None
         else:
             return None
         if isinstance(function, types.FunctionType) and function is not method_by_name and received[0] is not function:
-            # It does not ask by itself, only what it calls does, maybe more than one of them.
+            # The function does not call the mode itself; functions that it calls do so, perhaps more than one.
             own = FunctionVariable(function, ConstSource(function, function.__qualname__))
             return tx.call(own, args, kwargs)
         handed = [_function(tx, received[0]), *(self._tracker(tx, part, [*args, *kwargs.values()])
@@ -140,7 +141,7 @@ class Overrides:
             if found is None:
                 unsupported(_KIND, "a torch function mode is handed a tensor that the trace has not made")
             return found
-        if type(value) is tuple or isinstance(value, list):  # in a graph lists are immutable, a class of their own
+        if type(value) is tuple or isinstance(value, list):  # in a graph, lists are of an immutable class of their own
             return tx.values.new_sequence(
                 list if isinstance(value, list) else tuple, [self._tracker(tx, item, given) for item in value])
         if isinstance(value, dict):
@@ -153,7 +154,7 @@ class Overrides:
 
 
 def _function(tx: Tracer, function: Any) -> VariableTracker:
-    """The function as a mode gets it."""
+    """The function as a mode's ``__torch_function__`` gets it."""
     owner = getattr(function, "__self__", None)
     if isinstance(function, types.MethodWrapperType) and isinstance(owner, types.GetSetDescriptorType):
         return TensorGetterVariable(function)
@@ -161,7 +162,7 @@ def _function(tx: Tracer, function: Any) -> VariableTracker:
 
 
 class TensorGetterVariable(OpaqueVariable):
-    """``torch.Tensor.shape.__get__`` and the like: what a mode gets where the program reads an attribute."""
+    """``torch.Tensor.shape.__get__`` and its like: the function that a mode gets if the program reads an attribute."""
 
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         name = self.value.__self__.__name__
@@ -171,9 +172,10 @@ class TensorGetterVariable(OpaqueVariable):
 
 
 class DisabledOverridesVariable(OpenMode, VariableTracker):
-    """``torch._C.DisableTorchFunction()``: no mode is asked inside; ``DisableTorchFunctionSubclass()`` leaves modes on.
+    """``torch._C.DisableTorchFunction()``, inside of which no mode is called, or ``DisableTorchFunctionSubclass()``,
+    which leaves modes on.
 
-    No tensor of the trace is of a class that overrides torch's functions, so that there is nothing else to switch off.
+    Tensors of the trace are of no class that overrides torch's functions, so there is nothing else to switch off.
     """
 
     has_identity = True

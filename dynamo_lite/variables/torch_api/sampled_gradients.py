@@ -1,8 +1,9 @@
-"""``torch.gradient`` of tensors with symbolic sizes, for which C++ asks for sizes as numbers: the graph calls the
-operators that C++ makes of it.
+"""``torch.gradient`` of tensors with symbolic sizes: C++ asks for sizes as numbers there, so the graph calls the
+operators that C++ composes it of.
 
-Invariant: the operators are those of ATen/native/ReduceOps.cpp (``gradient_helper_float``), in its order, so that
-results are the function's; arguments for which it raises are left to it, and so are coordinates that are tensors.
+Invariant: the operators are those of ATen/native/ReduceOps.cpp (``gradient_helper_float``), in the same order, so that
+the results are the function's. The function itself is called for arguments for which it raises, and for coordinates
+that are tensors.
 """
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ def _gradient(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> 
 def _asked(
     tx: Tracer, x: TensorVariable, given: dict[str, VariableTracker]
 ) -> tuple[list[tuple[int, Any]], int] | None:
-    """Dimensions, each with the distance of its samples, and the order at the edges; None where eager raises, or takes
-    another way."""
+    """The dimensions, each with the distance between its samples, and the edge order; None where eager raises, or where
+    C++ uses another algorithm."""
     if not given.keys() <= {"spacing", "dim", "edge_order"} or not x.fake.is_floating_point():
         return None
     spacing, dims = (_numbers(tx, given.get(name)) for name in ("spacing", "dim"))
@@ -53,7 +54,8 @@ def _asked(
 
 
 def _numbers(tx: Tracer, value: VariableTracker | None) -> list[Any] | None:
-    """A known number, or a sequence of some, as a list; empty where there is none; None: it is something else."""
+    """A known number, or a sequence of them, as a list; empty if the argument is missing or None; None for any other
+    argument."""
     value = None if value is None else realized(tx, value)
     if value is None or value.is_none():
         return []

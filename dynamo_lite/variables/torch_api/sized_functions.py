@@ -1,6 +1,6 @@
-"""Functions of torch that take a size as an int: with a symbol for it, the graph calls the operator that takes one.
+"""Torch functions that take a size as an int. For a symbolic size, the graph calls an operator that takes symbols.
 
-Invariant: where the size is a number, or an argument is one that such an operator has not, the call is torch's own.
+Invariant: where the size is a number, or the operator lacks one of the arguments, torch's own function is called.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..protocols import Tracer
 
 _OPTIONS = frozenset({"dtype", "device"})
-# The arguments without a default, or that tell overloads apart, in order.
+# Parameters that have no default or that distinguish overloads, in order.
 _NAMES: dict[Callable[..., Any], tuple[str, ...]] = {
     torch.linspace: ("start", "end", "steps"), torch.logspace: ("start", "end", "steps", "base"),
     torch.tril_indices: ("row", "col", "offset"), torch.triu_indices: ("row", "col", "offset"),
@@ -36,7 +36,7 @@ _SIZES = frozenset({"steps", "num_classes", "window_length", "row", "col", "n"})
 def _with_symbol(
     function: Callable[..., Any], args: tuple[VariableTracker, ...], kwargs: dict[str, VariableTracker]
 ) -> tuple[Any, list[VariableTracker], dict[str, VariableTracker]] | None:
-    """The operator and its arguments; None where the call is torch's own."""
+    """The operator and its arguments; None where torch's own function is to be called."""
     names = _NAMES[function]
     given = dict(zip(names, args))
     if len(args) > len(names) or given.keys() & kwargs.keys():

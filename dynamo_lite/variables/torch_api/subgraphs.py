@@ -1,9 +1,9 @@
 """Parts of a trace that become graphs of their own.
 
 A function that torch calls by itself (a forward or backward pass, the function of a transform) is evaluated like any
-other; the nodes that this adds to the graph are then moved to a graph of their own. Invariant: what such a part reads
-comes in through its placeholders; a tensor that it made and that is neither one of its results nor handed on stands in
-no other graph (``OutputGraph.create_node`` refuses it).
+other function; the nodes that this adds to the graph are then moved to a graph of their own. Invariant: every value
+that such a part reads comes in through its placeholders. A tensor that the part made and that is neither one of its
+results nor passed on occurs in no other graph (``OutputGraph.create_node`` refuses it).
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class NodeVariable(VariableTracker):
-    """A node as an argument of another."""
+    """A node of the graph as an argument of another node."""
 
     def __init__(self, node: fx.Node) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class NodeVariable(VariableTracker):
 
 
 class Part:
-    """The nodes that a trace adds from now on, until :meth:`close`."""
+    """The nodes that a trace adds between the creation of this object and :meth:`close`."""
 
     def __init__(self, output: Any) -> None:
         self.output = output
@@ -51,7 +51,7 @@ class Part:
         output.parts += 1
 
     def close(self) -> list[fx.Node]:
-        """The nodes, in order, but for inputs of the whole graph that were met on the way, and their sizes."""
+        """The nodes, in order, without inputs of the whole graph that were added in between, and their sizes."""
         self.output.parts -= 1
         for node in reversed(self.output.graph.nodes):
             if node is self._last:
@@ -65,8 +65,8 @@ class Part:
 
 
 def without_numbers(nodes: Sequence[fx.Node]) -> list[fx.Node]:
-    """The nodes but for those that compute numbers of numbers alone: these stay in the whole graph, for the part to
-    read them."""
+    """The nodes without those that compute numbers from numbers alone: these stay in the whole graph, and the part
+    reads them."""
     kept: dict[fx.Node, None] = {}
     for node in nodes:
         read = node.all_input_nodes
@@ -77,7 +77,7 @@ def without_numbers(nodes: Sequence[fx.Node]) -> list[fx.Node]:
 
 
 def read_from_outside(nodes: Sequence[fx.Node], results: Iterable[Any] = ()) -> list[fx.Node]:
-    """The nodes that a part reads, or passes on as a result, without having made them."""
+    """The nodes that a part reads, or passes on as results, without having made them."""
     own = set(nodes)
     found: dict[fx.Node, None] = {}
     for node in nodes:
@@ -89,7 +89,7 @@ def read_from_outside(nodes: Sequence[fx.Node], results: Iterable[Any] = ()) -> 
 def as_graph(
     nodes: Sequence[fx.Node], inputs: Sequence[fx.Node], results: Sequence[fx.Node | None], fake_mode: Any
 ) -> fx.GraphModule:
-    """A graph of its own of these nodes; a node may stand among `inputs` more than once."""
+    """A graph module that consists of these nodes; a node may occur in `inputs` more than once."""
     graph = fx.Graph()
     env: dict[fx.Node, fx.Node] = {}
     for number, node in enumerate(inputs):
@@ -108,14 +108,14 @@ def as_graph(
 
 
 def remove(nodes: Sequence[fx.Node]) -> None:
-    """Takes a part's nodes out of the graph."""
+    """Removes a part's nodes from the graph."""
     for node in reversed(nodes):
         node.graph.erase_node(node)
 
 
 @contextlib.contextmanager
 def torch_state(*, grad: bool | None = None, autocast: bool | None = None) -> Iterator[None]:
-    """Torch's state as it is while torch calls a function by itself, not visible in the graph; restored afterwards."""
+    """Sets torch's state as torch does it when it calls a function by itself, invisibly for the graph; restores it."""
     before = state_now()
     if grad is not None:
         torch._C._set_grad_enabled(grad)
@@ -130,9 +130,9 @@ def torch_state(*, grad: bool | None = None, autocast: bool | None = None) -> It
 
 @contextlib.contextmanager
 def own_guards(output: Any) -> Iterator[GuardSet]:
-    """All guards that the part needs, also those that the trace needed before; they join the trace's own. No number
-    becomes an input of the graph, or is computed at its entry, and no tensor's elements are known: the part runs later
-    than it is evaluated.
+    """Collects all guards that a part needs, including those that the trace needed before; they also join the trace's
+    own. Within, no number becomes an input of the graph or is computed at its entry, and no tensor's elements are
+    known, as the part runs later than it is evaluated.
     """
     outer, output.guards = output.guards, GuardSet()
     dynamic, output.dynamic = output.dynamic, ()
@@ -150,7 +150,7 @@ def own_guards(output: Any) -> Iterator[GuardSet]:
 
 
 def is_of_the_frame(source: Source) -> bool:
-    """Whether a path starts at an argument or closure cell of the frame, which is gone when the frame has ended."""
+    """Whether a path starts at an argument or closure cell of the frame, which does not exist after the frame's end."""
     if isinstance(source, (LocalSource, ClosureCellSource)):
         return True
     return any(map(is_of_the_frame, source.parents()))
@@ -160,15 +160,15 @@ _STRUCTURE = frozenset({"code_is", "type_is", "dict_has", "dict_lacks", "class_v
 
 
 def fixes_a_value(guard: Guard) -> bool:
-    """Whether a guard is about data, as opposed to which function or class something is."""
+    """Whether a guard is about data, in contrast to guards about the identity of a function or class."""
     if guard.kind == "is":
         return isinstance(guard.expected[0], (bool, int, float, complex, str, type(None)))
     return guard.kind not in _STRUCTURE
 
 
 def reachable(values: Iterable[VariableTracker], effects: Any = None) -> dict[int, VariableTracker]:
-    """The trackers that can be reached through containers, and with `effects` through attributes set in the trace, by
-    id."""
+    """The trackers that can be reached through containers, by id; with `effects` also through attributes that were set
+    in the trace."""
     found: dict[int, VariableTracker] = {}
     todo = list(values)
     while todo:
@@ -194,7 +194,7 @@ def reachable(values: Iterable[VariableTracker], effects: Any = None) -> dict[in
 
 
 def alive(tx: Tracer) -> dict[int, VariableTracker]:
-    """The trackers that the frames being evaluated can reach, by id: what a part finds there, it has not made."""
+    """The trackers that the frames under evaluation can reach, by id: objects that a part has not made itself."""
     found: list[VariableTracker] = []
     frame: Tracer | None = tx
     while frame is not None:
@@ -204,5 +204,5 @@ def alive(tx: Tracer) -> dict[int, VariableTracker]:
 
 
 def tensors_in(values: Iterable[VariableTracker]) -> list[TensorVariable]:
-    """The tensors among what can be reached."""
+    """The tensors that can be reached from values."""
     return [v for v in reachable(values).values() if isinstance(v, TensorVariable)]

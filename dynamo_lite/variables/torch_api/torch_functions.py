@@ -1,8 +1,8 @@
-"""torch's own functions: those that become graph nodes, those that read or set torch's state, those that answer at
-once.
+"""Torch's own functions: those that become nodes of the graph, those that read or set torch's state, and those that are
+answered while tracing.
 
-Invariant: a call either becomes a node whose fake result is known, or is answered from what the guards fix, or breaks
-the graph; nothing of torch's global state is changed by the trace that is not undone when it ends.
+Invariant: a call becomes a node whose fake result is known, or is answered from facts that the guards fix, or breaks
+the graph; changes that the trace makes to torch's global state are undone when the trace ends.
 """
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Handler = Callable[..., VariableTracker]
 
 
 class TorchFunctionVariable(RealObjectVariable):
-    """A function of torch that a graph can hold."""
+    """A torch function that a graph can hold."""
 
     def describe(self) -> str:
         module = getattr(self.value, "__module__", None) or "torch"
@@ -52,7 +52,7 @@ class TorchFunctionVariable(RealObjectVariable):
         if operation and any_overrides(tx, [*args, *kwargs.values()]):
             return call_override(tx, self.value, args, kwargs)
         if handler is None:
-            self._refuse(tx, decision, args, kwargs)  # before modes are asked, which may call it
+            self._refuse(tx, decision, args, kwargs)  # before modes see the call, as a mode may run the function
         if tx.output.overrides.active() and (operation or self.value in _ASKS_MODES):
             made = tx.output.overrides.call(tx, self.value, args, kwargs)
             if made is not None:
@@ -80,7 +80,7 @@ class TorchFunctionVariable(RealObjectVariable):
     def _write(
         self, tx: Tracer, out: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        """The call with ``out=``, one tensor or several."""
+        """The call with ``out=``, which is one tensor or several."""
         single = isinstance(out, TensorVariable)
         targets = [out] if single else list(out.iterate(tx)) if out.python_type() in (tuple, list) else []
         if not targets or not all(isinstance(t, TensorVariable) for t in targets):
@@ -102,20 +102,20 @@ class TorchFunctionVariable(RealObjectVariable):
         return record(tx, "call_function", self.value, args, kwargs)
 
 
-# Methods of tensors written in Python, by function: code finds them by their names in the class alone.
+# Tensor methods that are written in Python, with their names: they can be reached only by their names in the class.
 _METHODS = {value: name for name, value in vars(torch.Tensor).items() if isinstance(value, types.FunctionType)}
-# Answered here, but handed to torch function modes first.
+# Functions that this module handles, but that torch function modes see first.
 _ASKS_MODES = (torch._C._set_grad_enabled,)
 
 
 def _elements_known(tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> bool:
-    """Whether a function that needs elements has them."""
+    """Whether the elements of all tensor arguments are known."""
     tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, TensorVariable)]
     return bool(tensors) and all(known_tensor(tx, t.fake) is not None for t in tensors)
 
 
 # ---------------------------------------------------------------- torch's global state
-# setter -> a function that reads the arguments that would set the present state again
+# For each setter, a function that reads the arguments with which it would set the present state again.
 StateReader = Callable[[], tuple[Any, ...]]
 STATE: dict[Any, StateReader] = {
     torch._C._set_grad_enabled: lambda: (torch.is_grad_enabled(),),
@@ -123,7 +123,7 @@ STATE: dict[Any, StateReader] = {
     torch.set_default_dtype: lambda: (torch.get_default_dtype(),),
     torch._C._set_deterministic_algorithms: lambda: (torch.are_deterministic_algorithms_enabled(),),
 }
-# ... whose value at entry no guard fixes unless the program asks for it, by the function that tells it.
+# State whose value at entry is guarded only if the program asks for it: for each setter, the getter.
 _KERNEL_CHOICES: dict[Any, Any] = {
     torch._C._set_sdp_use_math: torch._C._get_math_sdp_enabled,
     torch._C._set_sdp_use_flash: torch._C._get_flash_sdp_enabled,
@@ -140,12 +140,12 @@ _KERNEL_CHOICES: dict[Any, Any] = {
 }
 STATE |= {setter: lambda getter=getter: (getter(),) for setter, getter in _KERNEL_CHOICES.items()}
 _DEVICE_TYPES = ("cpu", "cuda")
-# How exact products are, for a kind of device and of operation.
+# Settings of the precision of float32 products, by kind of device and of operation.
 _PRECISIONS = [("cuda", "all"), ("cuda", "conv"), ("cuda", "matmul"), ("cuda", "rnn")]
 
 
 def state_now() -> dict[Any, tuple[Any, ...]]:
-    """Calls, by setter, that would bring back the present state of torch in this thread."""
+    """For each setter, the arguments that would restore the present state of torch in this thread."""
     state: dict[Any, tuple[Any, ...]] = {(setter, ()): read() for setter, read in STATE.items()}
     for device in _DEVICE_TYPES:
         state[(torch.set_autocast_enabled, (device,))] = (torch.is_autocast_enabled(device),)
@@ -163,7 +163,7 @@ def changes_between(
 
 
 def set_state(state: dict[Any, tuple[Any, ...]]) -> None:
-    """Brings back a state that :func:`state_now` gave."""
+    """Restores a state that :func:`state_now` has returned."""
     for function, args in changes_between(state_now(), state):
         function(*args)
 
@@ -205,7 +205,7 @@ for _setter in (*STATE, torch.set_autocast_enabled, torch.set_autocast_dtype):
 
 
 def _answers_now(*functions: Any, guarded: bool = False) -> None:
-    """These read state that the guards fix: they are asked while tracing."""
+    """Registers functions that read state which the guards fix: they are called while tracing."""
 
     def make(function: Any) -> Handler:
         def handler(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
@@ -232,13 +232,13 @@ _answers_now(
     torch.amp.autocast_mode.is_autocast_available, torch.get_default_device,
     torch.cuda.device_count, torch._C._accelerator_getAccelerator, torch._C._nn._parse_to,
 )
-# ... and these read state that no guard on torch's state fixes: their answer is guarded by itself.
+# These read state that no guard on torch's state fixes: their answers are guarded separately.
 _answers_now(
     torch.get_num_threads, torch.is_warn_always_enabled, torch._C._get_float32_matmul_precision, guarded=True,
 )
 
 
-# Functions whose kernel a backend chooses by such a switch when it compiles.
+# Functions for which a backend chooses the kernel, at compile time, by these switches.
 _CHOSEN_BY: dict[Any, tuple[Any, ...]] = {
     torch.nn.functional.scaled_dot_product_attention: (torch._C._set_sdp_use_flash, torch._C._set_sdp_use_math),
 }
@@ -259,7 +259,7 @@ def _kernel_choice(setter: Any, getter: Any) -> Handler:
 
 
 def is_switch(getter: Any) -> bool:
-    """Whether a function tells one of torch's switches."""
+    """Whether a function reads one of torch's switches."""
     return isinstance(getter, types.BuiltinFunctionType) and getter in _KERNEL_CHOICES.values()
 
 
@@ -275,7 +275,7 @@ def _enter_autocast(tx: Tracer) -> VariableTracker:
 
 @handles(torch.autocast_decrement_nesting)
 def _leave_autocast(tx: Tracer) -> VariableTracker:
-    # What the program does at depth 0, which is another one where the caller is in a context, is part of the node.
+    # What the program does at depth 0 is part of the node, as the depth differs if the caller is in a context.
     tx.output.change_autocast_depth(tx, -1)
     return ConstantVariable(1)
 
@@ -287,7 +287,7 @@ def _clear_autocast_cache(tx: Tracer) -> VariableTracker:
     return ConstantVariable(None)
 
 
-# ---------------------------------------------------------------- questions with one answer while capturing
+# ---------------------------------------------------------------- queries with one answer while capturing
 def _constant_answer(value: Any) -> Handler:
     return lambda tx, *args, **kwargs: ConstantVariable(value)
 
@@ -297,8 +297,8 @@ _NOT_FOR_TORCHS_COMPILER = (torch.nn.Module._call_impl.__code__, torch.nn.Transf
 
 @handles(torch.compiler.is_compiling)
 def _is_compiling(tx: Tracer) -> VariableTracker:
-    # These ask in order to leave out what torch.compile can't do: hooks that are called when forward raises, and
-    # padding that is dropped where it stands at the end.
+    # These functions ask in order to leave out what torch.compile can't do: hooks that are called when forward raises,
+    # and the removal of padding at the end of sequences.
     return ConstantVariable(tx.code not in _NOT_FOR_TORCHS_COMPILER)
 
 
@@ -313,7 +313,7 @@ handles(torch.compiler.is_dynamo_compiling)(_constant_answer(True))
 handles(torch.compiler.is_exporting)(_constant_answer(False))
 handles(torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_tracing)(_constant_answer(False))
 handles(torch._C._get_tracing_state)(_constant_answer(None))
-# Frames under a dispatch mode are left alone; the one that is there while tracing is the trace's own.
+# Frames under a dispatch mode are not compiled; the mode that is active while tracing is the trace's own.
 handles(torch._C._len_torch_dispatch_stack)(_constant_answer(0))
 handles(torch._C._log_api_usage_once)(_constant_answer(None))
 
@@ -366,7 +366,8 @@ def _torch_assert(tx: Tracer, condition: VariableTracker, message: VariableTrack
 def _check_all(
     tx: Tracer, error_type: VariableTracker, cond: VariableTracker, message: VariableTracker | None = None
 ) -> VariableTracker:
-    """Where it does not hold, the graph raises; what the program raises is found by running in plain Python."""
+    """If the condition does not hold, the graph raises; the frame then runs in plain Python, which raises the program's
+    exception."""
     if not isinstance(cond, TensorVariable):
         tx.raise_error(TypeError, f"cond must be a tensor, but got {cond.python_type()}")
     if cond.fake.dtype is not torch.bool:
@@ -396,7 +397,7 @@ def _torch_check(tx: Tracer, condition: VariableTracker, message: VariableTracke
     return ConstantVariable(None)
 
 
-# ---------------------------------------------------------------- what breaks
+# ---------------------------------------------------------------- functions that break the graph
 breaks("rng_state", torch.random.manual_seed, reason="it seeds generators")
 breaks("torch_state", torch.set_num_threads, torch.set_default_device, torch.set_float32_matmul_precision,
        torch.set_default_tensor_type)

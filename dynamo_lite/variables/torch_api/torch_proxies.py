@@ -1,8 +1,8 @@
-"""Objects that are no tensors and define ``__torch_function__``, as arguments of torch's functions.
+"""Objects other than tensors that define ``__torch_function__``, as arguments of torch's functions.
 
-Which of them torch asks first, and with what, is found by calling the function on stand-ins: fake tensors, and objects
-of classes that are related as the program's are. The method is then evaluated like any other. Invariant: where the
-stand-ins are not asked, the graph breaks.
+Which object's method torch calls first, and with which arguments, is found by calling the function on stand-ins: fake
+tensors, and objects of classes that are related to one another as the program's are. The method is then inlined like
+any other. Invariant: if torch calls no method of a stand-in, the graph breaks.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KIND = "tensor_subclass"
 
 
 class _Asked(Exception):
-    """What torch hands to a stand-in; not an error."""
+    """Carries the arguments that torch passes to a stand-in; not an error."""
 
     def __init__(self, cls: type, received: tuple[Any, ...]) -> None:
         super().__init__()
@@ -43,12 +43,12 @@ class _StandIns:
 
     def __init__(self, tx: Tracer) -> None:
         self.tx = tx
-        self.classes: dict[type, type] = {}  # by the program's
-        self.objects: dict[int, tuple[Any, VariableTracker]] = {}  # by id: a stand-in and what it is for
-        self.first: dict[type, VariableTracker] = {}  # by the stand-in's class
+        self.classes: dict[type, type] = {}  # the stand-in's class by the program's class
+        self.objects: dict[int, tuple[Any, VariableTracker]] = {}  # a stand-in and the value it stands for, by its id
+        self.first: dict[type, VariableTracker] = {}  # the first value by its stand-in's class
 
     def of(self, value: VariableTracker) -> Any:
-        """What stands for a value."""
+        """The stand-in for a value."""
         value = realized(self.tx, value)
         if isinstance(value, ObjectVariable) and overrides(self.tx, value):
             for made, tracker in self.objects.values():
@@ -63,14 +63,14 @@ class _StandIns:
         return fx.node.map_arg(value.as_argument(self.tx), fake_of)
 
     def _class(self, cls: type) -> type:
-        """A class that answers, below those for the bases of `cls`."""
+        """A class with a ``__torch_function__`` of ours, derived from the stand-ins for the bases of `cls`."""
         if cls not in self.classes:
             above = [self._class(base) for base in cls.__bases__ if hasattr(base, "__torch_function__")]
             self.classes[cls] = type(cls.__name__, tuple(above), {"__torch_function__": classmethod(_answer)})
         return self.classes[cls]
 
     def back(self, value: Any) -> VariableTracker:
-        """The tracker of a part of what torch has handed over."""
+        """The tracker of an argument that torch has passed to a stand-in, or of a part of one."""
         tx = self.tx
         if id(value) in self.objects:
             return self.objects[id(value)][1]
@@ -91,14 +91,14 @@ class _StandIns:
 
 
 def overrides(tx: Tracer, value: VariableTracker) -> bool:
-    """Whether a value is an object that torch's functions ask first."""
+    """Whether a value is an object whose ``__torch_function__`` torch's functions call first."""
     if not isinstance(value, ObjectVariable) or issubclass(value.cls, torch.Tensor):
         return False
     return tx.classes.lookup(value.cls, "__torch_function__") is not None
 
 
 def any_overrides(tx: Tracer, args: Iterable[VariableTracker]) -> bool:
-    """Whether there is such an object among the arguments of a call, or in a list of them."""
+    """Whether there is such an object among the arguments of a call, or in a list or tuple among them."""
     for value in args:
         value = realized(tx, value)
         if isinstance(value, (ListVariable, TupleVariable)):
@@ -112,7 +112,7 @@ def any_overrides(tx: Tracer, args: Iterable[VariableTracker]) -> bool:
 def call_override(
     tx: Tracer, function: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
-    """``function(*args, **kwargs)`` where some argument overrides it."""
+    """``function(*args, **kwargs)`` where an argument overrides the function."""
     name = getattr(function, "__name__", str(function))
     if tx.output.overrides.active():
         unsupported(_KIND, f"{name} with objects that override it, under a torch function mode")

@@ -1,9 +1,9 @@
 """``torch.vmap`` and ``torch.func``: transforms whose function is evaluated to a graph, which a node transforms.
 
-The function is evaluated once, on tensors as the transform shows them to it (``vmap``: one example; ``grad``: inputs
-that require grad). A node (:class:`graph_calls.TransformCall`) then applies torch's own transform to the resulting
-graph. Invariant: what the function's Python does is done once, as torch does it; a function that the transform would
-run several times, or whose effects a graph can't hold, breaks the graph.
+The function is evaluated once, on tensors in the form in which the transform shows them to it (``vmap``: one example;
+``grad``: inputs that require grad). A node (:class:`graph_calls.TransformCall`) then applies torch's own transform to
+the resulting graph. Invariant: the Python code of the function runs once, as with torch. A function that the transform
+would run several times, or whose effects a graph can't hold, breaks the graph.
 """
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _KIND = "functorch"
 
 # ---------------------------------------------------------------- structures
 class _Opaque:
-    """A value that is no tensor and no container, as a leaf."""
+    """A value that is neither a tensor nor a container, as a leaf of a structure."""
 
     def __init__(self, value: VariableTracker) -> None:
         self.value = value
 
 
 def structure(tx: Tracer, value: VariableTracker) -> Any:
-    """The value as Python has it, fake tensors in place of tensors."""
+    """The value as a Python object, with fake tensors in place of tensors."""
     value = realized(tx, value)
     if isinstance(value, TensorVariable):
         return value.fake
@@ -60,7 +60,7 @@ def structure(tx: Tracer, value: VariableTracker) -> Any:
 
 
 def _trackers(tx: Tracer, value: Any, of: Callable[[Any], VariableTracker]) -> VariableTracker:
-    """The tracker of a structure; `of` gives those of tensors."""
+    """The tracker of a structure; `of` returns the trackers of tensors."""
     if isinstance(value, torch.Tensor):
         return of(value)
     if isinstance(value, _Opaque):
@@ -94,10 +94,10 @@ class _Body:
         self.part = Part(tx.output)
 
     def show(self, fake: torch.Tensor, seen: torch.Tensor) -> _Opaque:
-        """What stands for the tensor `fake` in the arguments: the function sees `seen` there, and at no other place
+        """The stand-in for the tensor `fake` in the arguments. The function sees `seen` there, but not in other places
         where it gets the same tensor."""
         output = self.tx.output
-        output.fake_mode.known.drop(seen)  # one example's elements are not those of the others
+        output.fake_mode.known.drop(seen)  # the elements of one example are not those of the others
         node = output.graph.create_node("call_function", shown_tensor, (), name="shown")
         node.meta["example_value"] = seen
         self.markers.append(node)
@@ -116,8 +116,8 @@ class _Body:
             unsupported(_KIND, f"the function of {self.what} raises {error.value.python_type().__qualname__}")
 
     def finish(self, results: list[torch.Tensor]) -> tuple[fx.GraphModule, list[fx.Node], bool]:
-        """The graph from the replaced tensors, then what else it reads, to the results; what else it reads; and
-        whether it has effects."""
+        """The graph that computes the results from the replaced tensors and from other values that it reads; the nodes
+        of these other values; and whether the graph has effects."""
         output = self.tx.output
         nodes = self.part.close()
         markers = set(self.markers)
@@ -133,7 +133,7 @@ class _Body:
 
 
 def shown_tensor() -> None:
-    """Stands in the trace for a tensor as a transform shows it to its function; never called."""
+    """Stands in the trace for a tensor in the form in which a transform shows it to its function; never called."""
 
 
 class TransformVariable(CallableVariable):
@@ -143,7 +143,7 @@ class TransformVariable(CallableVariable):
         maker: torch's function.
         function: the transformed function.
         options: the other arguments.
-        apply: ``(tx, function, options, args, kwargs)``, what a call does.
+        apply: ``(tx, what, function, options, args, kwargs)``, the implementation of a call.
     """
 
     def __init__(
@@ -225,13 +225,13 @@ def _apply_vmap(
 
 
 def _example_of_none(batch: torch.Tensor, dim: int) -> torch.Tensor:
-    """What one example of a batch that has none would be."""
+    """An example of the shape and layout that the examples of an empty batch would have."""
     places = [i for i in range(batch.dim()) if i != dim % batch.dim()]
     size, strides = [batch.shape[i] for i in places], [batch.stride(i) for i in places]
     return torch.empty_strided(size, strides, dtype=batch.dtype, device=batch.device)
 
 
-_MAKERS: dict[int, Any] = {  # by the identity of the code that its functions share
+_MAKERS: dict[int, Any] = {  # by the id of the code object that the functions a maker returns share
     id(maker(len).__code__): maker for maker in (
         torch.vmap, torch.func.grad, torch.func.grad_and_value, torch.func.jacrev, torch.func.jacfwd)
 }
@@ -257,7 +257,8 @@ def _made_before(tx: Tracer, value: types.FunctionType, source: Source) -> Varia
 def _hessian_or(
     maker: Any, func: VariableTracker, given: dict[str, VariableTracker], tx: Tracer
 ) -> tuple[Any, VariableTracker]:
-    """What ``hessian`` makes is ``jacfwd`` of ``jacrev``: the function below both, or the same for other functions."""
+    """Recognizes ``hessian``, which is ``jacfwd`` of ``jacrev``: gives ``hessian`` and the innermost function for that,
+    `maker` and `func` as they are for others."""
     func = realized(tx, func)
     if not isinstance(func, TransformVariable) or func.maker is not torch.func.jacrev:
         return maker, func
@@ -278,8 +279,8 @@ def rebuilt(tx: Tracer, made: VariableTracker, spec: Any) -> VariableTracker:
 def _show_differentiated(
     tx: Tracer, what: str, body: _Body, args: tuple[Any, ...], argnums: Any
 ) -> tuple[list[torch.Tensor], Any, tuple[Any, ...]]:
-    """Shows the arguments that a transform differentiates by as such; gives them, how results are arranged, and all
-    arguments as the function gets them."""
+    """Replaces the arguments that a transform differentiates by. Returns the tensors in them, the structure of the
+    gradients, and all arguments in the form in which the function gets them."""
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if not all(-len(args) <= n < len(args) for n in numbers) or len({n % len(args) for n in numbers}) != len(numbers):
         unsupported(_KIND, f"{what} with argnums={argnums} of {len(args)} arguments")
@@ -290,7 +291,7 @@ def _show_differentiated(
         if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point():
             unsupported(_KIND, f"{what} by an argument that is no float tensor")
         with tx.output.fake_mode, torch.enable_grad():
-            # With a history, as the wrapped tensor has one: it can't be changed like a leaf.
+            # It gets a history, as the wrapped tensor has one: it is no leaf, and can't be changed like one.
             seen = leaf.detach().requires_grad_().view_as(leaf)
         return body.show(leaf, seen)
 

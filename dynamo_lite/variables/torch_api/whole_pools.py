@@ -1,8 +1,8 @@
-"""Pooling with a window that is the whole image, as in ``F.avg_pool2d(x, x.shape[2:])``, where its size is a symbol:
+"""Pooling with a window that is the whole image and whose size is a symbol, as in ``F.avg_pool2d(x, x.shape[2:])``:
 torch takes windows as numbers, so that each size would have a graph of its own.
 
-Invariant: the operators give what torch's pooling gives, bit for bit and laid out as it is; where that is not certain,
-the call is torch's own.
+Invariant: the operators give the result of torch's pooling, bit for bit and with the same layout; where that is not
+certain, torch's own function is called.
 """
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _MAXIMA: dict[int, Any] = {
 
 
 def largest(tx: Tracer, dims: int, given: dict[str, VariableTracker]) -> VariableTracker | None:
-    """``max_pool`` over the last `dims` dimensions, if the window is all of them; None where it is not, or may not be.
-    Adaptive pooling to one element looks at the same elements in the same order (ATen/native/cpu)."""
+    """``max_pool`` over the last `dims` dimensions, if the window covers them wholly; None where it does not, or may
+    not. Adaptive pooling to one element reads the same elements in the same order (ATen/native/cpu)."""
     x = _pooled(tx, dims, given)
     indices = given.get("return_indices", ConstantVariable(False))
     if x is None or not _is_number(given.get("dilation"), 1) or not indices.is_constant() or indices.constant():
@@ -38,8 +38,8 @@ def largest(tx: Tracer, dims: int, given: dict[str, VariableTracker]) -> Variabl
 
 
 def _mean(tx: Tracer, dims: int, given: dict[str, VariableTracker]) -> VariableTracker | None:
-    """``avg_pool`` likewise. A mean would add up in another order, so that the graph has torch's pooling, by an
-    operator that transforms know nothing of: ``jvp`` would take it for a constant."""
+    """``avg_pool`` in the same case. A mean would add up in another order, so the graph calls torch's pooling by an
+    operator of the project's own. Transforms don't know that operator: ``jvp`` would take its result for a constant."""
     x = _pooled(tx, dims, given) if not tx.output.parts else None
     if x is None:
         return None
@@ -48,7 +48,7 @@ def _mean(tx: Tracer, dims: int, given: dict[str, VariableTracker]) -> VariableT
 
 
 def _pooled(tx: Tracer, dims: int, given: dict[str, VariableTracker]) -> TensorVariable | None:
-    """The tensor, if the window is all of its last dimensions and one of them is a symbol."""
+    """The tensor, if the window covers its last dimensions wholly and one size of the window is a symbol."""
     x = given.get("input")
     if tx.output.overrides.active() or not isinstance(x, TensorVariable) or x.fake.dim() not in (dims + 1, dims + 2):
         return None
@@ -59,7 +59,7 @@ def _pooled(tx: Tracer, dims: int, given: dict[str, VariableTracker]) -> TensorV
         return None
     plain = x.cls is torch.Tensor and x.fake.is_floating_point() and x.fake.layout is torch.strided
     if not plain or not x.fake.is_contiguous() or not all(n > 1 for n in x.fake.shape[-dims - 1:]):
-        return None  # of one element a dimension, more than one layout is possible
+        return None  # where a dimension has one element, more than one layout is possible
     sizes = [size_variable(n, tx.output) for n in x.fake.shape[-dims:]]
     if [n.example() for n in sizes] != [n.example() for n in window]:
         return None
@@ -68,7 +68,7 @@ def _pooled(tx: Tracer, dims: int, given: dict[str, VariableTracker]) -> TensorV
 
 
 def _numbers(tx: Tracer, value: VariableTracker | None, count: int) -> list[VariableTracker] | None:
-    """An argument that is an int for all dimensions, or one for each."""
+    """An argument that is one int for all dimensions, or one int for each; None for any other argument."""
     if value is None:
         return None
     known = value.known_items() is not None and value.python_type() in (tuple, list, torch.Size)
@@ -87,7 +87,7 @@ def _is_number(value: VariableTracker | None, number: int) -> bool:
 
 
 def _is_stride(tx: Tracer, value: VariableTracker | None) -> bool:
-    """Whether an argument is left out, or has steps of at least 1: there is but one window."""
+    """Whether an argument is left out, or has strides of at least 1, whose values don't matter for a single window."""
     if value is None or value.is_none() or value.known_items() == []:
         return True
     items = _numbers(tx, value, 1) or _numbers(tx, value, 2) or _numbers(tx, value, 3)
@@ -109,7 +109,8 @@ _MEANS: dict[int, Callable[..., Any]] = {
     1: torch.nn.functional.avg_pool1d, 2: torch.nn.functional.avg_pool2d, 3: torch.nn.functional.avg_pool3d}
 for _dims, _function in _MEANS.items():
     _takes_windows(_function, _mean, _dims, ("input", "kernel_size", "stride", "padding", "ceil_mode"))
-# max_pool1d is a composed function. F.max_pool2d calls the first where no indices are asked for, and that the second.
+# max_pool1d is in composed_functions. F.max_pool2d calls the first function where no indices are asked for, and the
+# first calls the second.
 _LARGEST: dict[int, tuple[Callable[..., Any], ...]] = {
     2: (torch.nn.functional._max_pool2d, torch.max_pool2d),  # type: ignore[attr-defined]
     3: (torch.nn.functional._max_pool3d, torch.max_pool3d),  # type: ignore[attr-defined]
