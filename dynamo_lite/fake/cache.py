@@ -1,9 +1,10 @@
-"""What operations on fake tensors give, remembered: a model's layers run the same ones on the same shapes.
+"""A cache of the results of operations on fake tensors: a model's layers run the same operations on the same shapes.
 
-torch's mode has a cache too, whose keys and entries cost 100 us a call; this one keeps to the operations that are most
-frequent and simplest, whose results are new tensors told by their arguments' sizes, strides, dtypes and devices alone,
-or views of the first argument.
-Invariant: an entry's key holds all that the operation's metadata rule can see; what a key can't hold is not remembered.
+torch's fake tensor mode has a cache, too, whose keys and entries cost 100 us a call. This one is limited to the most
+frequent and simplest operations: their results are new tensors that follow from their arguments' sizes, strides, dtypes
+and devices alone, or views of the first argument.
+Invariant: an entry's key holds everything that the operation's metadata rule can see; calls with arguments that a key
+can't hold are not cached.
 """
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from dynamo_lite.runtime.storage_extent import storage_extent
 
 _MOST_ENTRIES = 8192
 _aten = torch.ops.aten
-# Of the script language: the dispatcher does not know them.
+# Operators of TorchScript that the dispatcher does not know.
 NOT_DISPATCHED = frozenset({_aten.size.default, _aten.stride.default})
-# Besides pointwise ones. None looks at a switch of torch's, but those in the key, to choose a layout.
+# Cached operations besides pointwise ones. None of them chooses a layout by a switch of torch's that is not in the key.
 _OTHERS = frozenset({
     _aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default, _aten.embedding.default,
     _aten.native_layer_norm.default, _aten._softmax.default, _aten._log_softmax.default, _aten.cat.default,
@@ -31,7 +32,7 @@ EXCLUDED_TAGS = frozenset({
     torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output, torch.Tag.nondeterministic_seeded,
     torch.Tag.inplace_view,
 })
-# What convolutions and attention ask where they choose how a result lies in memory. The program may change it.
+# Switches by which convolutions and attention choose the memory layout of a result. The program may change them.
 _CHOICES = [getter for name in (
     "_get_math_sdp_enabled", "_get_flash_sdp_enabled", "_get_mem_efficient_sdp_enabled", "_get_cudnn_sdp_enabled",
     "_get_overrideable_sdp_enabled", "_get_mkldnn_enabled", "_get_cudnn_enabled", "_get_cudnn_benchmark",
@@ -41,21 +42,21 @@ PLAIN = frozenset({
     int, float, bool, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format,
 })
 
-# One result: sizes, strides, dtype, device.
+# Metadata of one result: sizes, strides, dtype, device.
 Made = tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device]
-# Whether a call gives one tensor and no tuple, and what it gives.
+# Whether a call returns a single tensor and not a tuple, and the metadata of its results.
 Results = tuple[bool, tuple[Made, ...]]
 _entries: dict[Any, Results] = {}
 
 
 def choices() -> tuple[Any, ...]:
-    """Which kernels torch is to choose."""
+    """The present values of torch's switches for choosing kernels."""
     return (*(getter() for getter in _CHOICES), *torch._C._get_sdp_priority_order())
 
 
 @functools.cache
 def is_remembered(func: Any) -> bool:
-    """Whether an operation is one whose results are remembered."""
+    """Whether the results of an operation are cached."""
     if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
         return False
     if func._schema.is_mutable or EXCLUDED_TAGS & set(func.tags):
@@ -70,7 +71,7 @@ def is_remembered(func: Any) -> bool:
 
 @functools.cache
 def is_remembered_view(func: Any) -> bool:
-    """Whether an operation gives a view of its first argument that is remembered."""
+    """Whether an operation returns a view of its first argument that is cached."""
     if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten" or not func.is_view:
         return False
     arguments, returns = func._schema.arguments, func._schema.returns
@@ -83,7 +84,7 @@ def is_remembered_view(func: Any) -> bool:
 
 
 def key_of(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """What tells this call from others; None if something among the arguments can't be told."""
+    """The cache key of a call; None if a key can't hold one of the arguments."""
     parts: list[Any] = [func, torch.get_default_dtype(), torch.is_inference_mode_enabled()]
     if not tell(mode, args, parts):
         return None
@@ -95,10 +96,10 @@ def key_of(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def tell(mode: Any, values: Any, parts: list[Any], derived: bool = False) -> bool:
-    """Adds to `parts` what tells these arguments from others; False if something among them can't be told.
+    """Adds to `parts` the parts of a key that describe these arguments; False if a key can't hold one of them.
 
     Args:
-        derived: whether what requires grad has a result that does, which can't be told.
+        derived: whether results of tensors that require grad do so, too, which a key can't express.
     """
     for value in values:
         cls = type(value)
@@ -122,13 +123,13 @@ def tell(mode: Any, values: Any, parts: list[Any], derived: bool = False) -> boo
 
 
 def remembered(mode: Any, key: Any) -> Any:
-    """New fake tensors as the same call made them before; None if there was none."""
+    """New fake tensors like those that the same call returned before; None if there was no such call."""
     found = _entries.get(key)
     return made_again(mode, found) if found is not None else None
 
 
 def made_again(mode: Any, results: Results) -> Any:
-    """New fake tensors like those that :func:`results_of` has described."""
+    """New fake tensors with the metadata that :func:`results_of` has returned."""
     single, made = results
     with no_dispatch():
         fakes = [FakeTensor(mode, torch.empty_strided(size, strides, dtype=dtype, device="meta"), device)
@@ -137,7 +138,7 @@ def made_again(mode: Any, results: Results) -> Any:
 
 
 def remember(key: Any, result: Any, args: Any) -> None:
-    """Keeps what a call has made, if these are plain tensors with memory of their own."""
+    """Caches the results of a call, if they are plain tensors with memory of their own."""
     results = results_of(result, args)
     if results is None:
         return
@@ -147,7 +148,7 @@ def remember(key: Any, result: Any, args: Any) -> None:
 
 
 def results_of(result: Any, args: Any) -> Results | None:
-    """What a call has made, if these are plain tensors with memory of their own."""
+    """The metadata of a call's results; None unless they are plain tensors with memory of their own."""
     single = type(result) is FakeTensor
     results = (result,) if single else result
     if type(results) is not tuple or not all(type(r) is FakeTensor and r.layout is torch.strided for r in results):
@@ -165,13 +166,13 @@ def results_of(result: Any, args: Any) -> Results | None:
 
 
 # ---------------------------------------------------------------- views
-# What it looks like, and where its first element lies.
+# Metadata of a view, and its storage offset.
 View = tuple[Made, int]
 _views: dict[Any, View] = {}
 
 
 def key_of_view(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """As :func:`key_of`, of an operation whose result lies in the memory of the first argument."""
+    """Like :func:`key_of`, for an operation whose result lies in the memory of the first argument."""
     if not args or type(args[0]) is not FakeTensor or torch.is_inference_mode_enabled():
         return None
     key = key_of(mode, func, args, kwargs)
@@ -180,7 +181,7 @@ def key_of_view(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def view_again(mode: Any, key: Any, base: FakeTensor) -> FakeTensor | None:
-    """A new view of `base` like the one that the same operation gave before; None if there was none."""
+    """A new view of `base` like the one that the same operation returned before; None if there was no such call."""
     found = _views.get(key)
     if found is None:
         return None
@@ -192,7 +193,7 @@ def view_again(mode: Any, key: Any, base: FakeTensor) -> FakeTensor | None:
 
 
 def remember_view(key: Any, result: Any, base: FakeTensor) -> None:
-    """Keeps what an operation has given, if it is a plain view of `base`."""
+    """Caches the result of an operation, if it is a plain view of `base`."""
     if type(result) is not FakeTensor or result is base or result.constant is not None:
         return
     if result.layout is not torch.strided or result.is_conj() or result.is_neg() or result.requires_grad:
@@ -213,6 +214,6 @@ def lies_in(places: set[int], value: Any) -> bool:
 
 
 def forget() -> None:
-    """Forgets all."""
+    """Clears the cache."""
     _entries.clear()
     _views.clear()

@@ -1,12 +1,12 @@
-"""Calls of a trace on fake tensors, remembered whole: a model's layers make the same calls on the same shapes.
+"""A cache of whole calls on fake tensors, for one trace: a model's layers make the same calls on the same shapes.
 
-``F.linear`` on fake tensors is four operations, each of which goes through torch's dispatcher and back to Python.
-Beside ``fake.cache``, which remembers single operations for the process, this lasts for one trace, so that functions of
-torch's that are written in Python are remembered too.
+``F.linear`` on fake tensors is four operations, each of which goes through torch's dispatcher and back to Python. In
+contrast to ``fake.cache``, which caches single operations for the process, this cache lasts for one trace, so that it
+can hold calls of torch's functions that are written in Python.
 
-Invariant: an entry's key holds all that a call's result can depend on: the arguments' sizes, strides, dtypes and
-devices, this thread's state, and which kernels torch is to choose. Remembered are new plain tensors of calls that
-change nothing, draw nothing, can't raise because of elements, and whose results have no derivative.
+Invariant: an entry's key holds everything that a call's result can depend on: the arguments' sizes, strides, dtypes and
+devices, this thread's state, and torch's switches for choosing kernels. Cached are calls that change nothing, draw no
+random numbers, can't raise because of elements, and return new plain tensors without autograd history.
 """
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _MODULES = frozenset({"torch", "_operator"})
 
 
 def key_of(mode: TraceFakeMode, op: str, target: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """What tells this call from others of the trace; None if it is not one that is remembered."""
+    """The cache key of a call; None if the call is of a kind that is not cached."""
     if mode.raises_seen or not (mode.cache_enabled and mode.static_shapes) or not _is_torchs(op, target):
         return None
     if mode.known and not any(type(argument) is FakeTensor for argument in args):
-        return None  # what is made of numbers alone has known elements
+        return None  # a tensor that is made of numbers alone has known elements
     state = current_global_state()
     parts = [op, target, state, *cache.choices()]
     derived = torch.is_grad_enabled()
@@ -40,19 +40,19 @@ def key_of(mode: TraceFakeMode, op: str, target: Any, args: Any, kwargs: dict[st
 
 
 def _is_torchs(op: str, target: Any) -> bool:
-    """Whether torch alone says what a call gives, and no function of the program's."""
+    """Whether torch alone determines a call's result, and no function of the program takes part."""
     if op == "call_method":
         return True
     if isinstance(target, torch._ops.OpOverload):
         return bool(target.namespace == "aten")
     if isinstance(target, types.FunctionType):
         return vars(torch.nn.functional).get(target.__name__) is target
-    # Functions in C of other extensions are called on fake tensors where a user allows it.
+    # C functions of other extensions are called on fake tensors, too, where a user allows it.
     return isinstance(target, types.BuiltinFunctionType) and (target.__module__ or "").split(".")[0] in _MODULES
 
 
 def remember(mode: TraceFakeMode, key: Any, result: Any, args: Any, kwargs: dict[str, Any]) -> None:
-    """Keeps what a call has made, for the trace, if it is one that is remembered."""
+    """Caches the results of a call for the trace, if the call is of a kind that is cached."""
     if mode.effects_seen or mode.raises_seen or mode.written or mode.known.needed:
         return
     results = cache.results_of(result, (*args, *kwargs.values()))
@@ -61,6 +61,6 @@ def remember(mode: TraceFakeMode, key: Any, result: Any, args: Any, kwargs: dict
 
 
 def remembered(mode: TraceFakeMode, key: Any) -> Any:
-    """New fake tensors as the same call has made them before; None if there was none."""
+    """New fake tensors like those that the same call returned before; None if there was no such call."""
     found = mode.calls.get(key)
     return cache.made_again(mode, found) if found is not None else None

@@ -1,7 +1,7 @@
 """Operations under autocast on fake tensors; see ``runtime.casts_inside``.
 
-Invariant: ``mode.casts`` are the keys of autocast that hold within the operation at hand; none within one that autocast
-casts itself.
+Invariant: ``mode.casts`` holds the autocast dispatch keys that are active within the current operation; it is empty
+within an operation that autocast itself casts.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dynamo_lite.runtime import casts_inside
 
 @contextlib.contextmanager
 def as_around(mode: Any) -> Iterator[None]:
-    """Inside, autocast is on within operations as it is now around them. Not for use under the mode."""
+    """A context in which autocast is on within operations as it is now around them. Not for use under the mode."""
     before, mode.casts = mode.casts, casts_inside.keys()
     try:
         yield
@@ -24,13 +24,13 @@ def as_around(mode: Any) -> Iterator[None]:
 
 
 def dispatch(mode: Any, func: Any, types: Any, args: Any, kwargs: dict[str, Any], composite: bool) -> Any:
-    """An operation, for which some casts hold.
+    """Runs an operation for which some autocast keys are active.
 
     Args:
-        composite: whether it is one of those that aten makes of others.
+        composite: whether aten composes the operation of others.
 
     Raises:
-        exc.Unsupported: what it gives can't be told.
+        exc.Unsupported: the operation's result is not known.
     """
     if func in casts_inside.OPAQUE:
         raise exc.Unsupported("unsupported_torch_call", f"{func} under autocast")

@@ -1,9 +1,9 @@
-"""Sizes of results for operators whose rules in torch ask for sizes as numbers: transforms of Fourier, im2col, col2im,
-pinv, solve_triangular, affine_grid.
+"""Sizes of results for operators whose metadata rules in torch ask for sizes as numbers: Fourier transforms, im2col,
+col2im, pinv, solve_triangular and affine_grid.
 
-Such a result is dense. In which order its dimensions lie follows from the operands' own order, not from sizes, so that
-it is the order that the result has in the call that is traced. Invariant: no question is asked of symbols but whether
-a size is positive, as eager asks, too.
+Such a result is dense. The order of its dimensions in memory depends on that of the operands, not on sizes, so that it
+is the order of the result in the traced call. Invariant: symbols are asked nothing but whether a size is positive,
+which eager asks, too.
 """
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from torch._prims_common import corresponding_complex_dtype, corresponding_real_
 from dynamo_lite.symbols.nodes import IntNode, hint_of
 
 aten = torch.ops.aten
-Layout = tuple[Sequence[Any], torch.dtype] | None  # sizes and type; None: not known, or eager refuses it
+Layout = tuple[Sequence[Any], torch.dtype] | None  # sizes and dtype; None: they are not known, or eager refuses it
 
 
 def is_known_equal(a: Any, b: Any) -> bool:
-    """Whether two sizes are the same number or expression; asks nothing of symbols."""
+    """Whether two sizes are the same number or expression; nothing is decided about symbols."""
     x, y = (n.node.expr if isinstance(n, torch.SymInt) and isinstance(n.node, IntNode) else n for n in (a, b))
     return bool(x == y)
 
@@ -45,7 +45,7 @@ def _complex_to_complex(x: torch.Tensor, dim: Sequence[int], normalization: int,
 def _places(
     size: Sequence[Any], kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
 ) -> Any:
-    """How many windows there are; None if not one."""
+    """The number of windows; None if there is none."""
     count: Any = 1
     for n, k, d, p, s in zip(size, kernel, dilation, padding, stride):
         room = n + 2 * p - d * (k - 1) - 1
@@ -64,7 +64,7 @@ def _im2col(x: torch.Tensor, kernel_size: Sequence[int], *windows: Sequence[int]
 def _col2im(x: torch.Tensor, output_size: Sequence[Any], kernel_size: Sequence[int], *windows: Sequence[int]) -> Layout:
     count = _places(output_size, kernel_size, *windows)
     if count is None or not is_known_equal(count, x.shape[-1]):
-        return None  # eager refuses columns of another number
+        return None  # eager refuses any other number of columns
     channels = x.shape[-2] // (kernel_size[0] * kernel_size[1])
     return [*x.shape[:-2], channels, *output_size], x.dtype
 
@@ -101,7 +101,7 @@ def result(mode: Any, expected: Any, func: Any, args: tuple[Any, ...], kwargs: d
 
     Args:
         mode: the fake mode of the result.
-        expected: what the operator gives for the sizes of the traced call.
+        expected: the operator's result for the sizes of the traced call.
     """
     rule = RULES.get(func)
     if rule is None or kwargs and func not in _WITH_OPTIONS:
@@ -120,7 +120,7 @@ def result(mode: Any, expected: Any, func: Any, args: tuple[Any, ...], kwargs: d
 
 
 def _dense(sizes: Sequence[Any], like: Sequence[Any]) -> list[Any]:
-    """Strides without gaps, whose order is that of the strides given."""
+    """Dense strides whose order is that of the given strides."""
     strides: list[Any] = [0] * len(sizes)
     dense: Any = 1
     for at in sorted(range(len(sizes)), key=lambda i: (hint_of(like[i]), -i)):
@@ -130,5 +130,5 @@ def _dense(sizes: Sequence[Any], like: Sequence[Any]) -> list[Any]:
 
 
 def _is_dense(x: torch.Tensor) -> bool:
-    """Whether a tensor lies without gaps in an order of its dimensions that sizes do not change."""
+    """Whether a tensor is dense, in an order of its dimensions that does not depend on sizes."""
     return all(map(is_known_equal, x.stride(), _dense(x.shape, x.stride())))

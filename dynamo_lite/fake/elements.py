@@ -1,10 +1,10 @@
 """Fake tensors whose elements are known, because they come from tensors that are guarded by value.
 
-A program gets the sizes of its images as a small tensor, ``[[1, 4, 4]]``, and makes Python numbers of it, or picks by a
-mask. Such tensors are guarded by their elements where the trace needs them (``variables.tensors.value_guards``), and
-what is computed from these and constants alone is computed here too, beside the fake result. Invariant: the known
-elements of a fake tensor are what the program's tensor has at that point; an operation that can't be followed makes
-them unknown.
+A program gets the sizes of its images as a small tensor, ``[[1, 4, 4]]``, and turns it into Python numbers, or selects
+by a mask. Such tensors are guarded by their elements where the trace needs them (``variables.tensors.value_guards``).
+Tensors that are computed from these and from constants alone are computed here, too, in addition to the fake result.
+Invariant: the known elements of a fake tensor are the elements of the program's tensor at that point; an operation that
+can't be followed makes them unknown.
 """
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from dynamo_lite.runtime import signal_handlers
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-# Results with more elements are not followed.
+# Largest number of elements of a result that is followed.
 MOST_ELEMENTS = 1 << 20
-# Those of results whose shape depends on elements stand in the graph as constants.
+# Largest number of known elements that become a constant of the graph, for a result whose shape depends on elements.
 MOST_IN_GRAPH = 1 << 16
 _DYNAMIC = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
 _aten = torch.ops.aten
@@ -33,18 +33,18 @@ _FACTORIES = frozenset({
     _aten.ones.default, _aten.scalar_tensor.default, _aten.eye.default, _aten.linspace.default,
     _aten.empty.memory_format,
 })
-# Operations that look at a tensor's size and type only.
+# Operations whose results depend only on a tensor's size and dtype.
 _OF_METADATA = frozenset({
     _aten.zeros_like.default, _aten.ones_like.default, _aten.full_like.default, _aten.empty_like.default,
     _aten.new_zeros.default, _aten.new_ones.default, _aten.new_full.default, _aten.new_empty.default,
 })
 FACTORIES = frozenset(f.overloadpacket.__name__ for f in _FACTORIES)
-"""The names of the operations without a tensor argument, as the program's functions have them, too."""
+"""The names of the operations without a tensor argument, which are the names of the program's functions, too."""
 OF_METADATA = frozenset(f.overloadpacket.__name__ for f in _OF_METADATA)
-"""The names of the operations that look at a tensor's size and type only."""
-# What makes a tensor of the program out of one that Python has just made of numbers.
+"""The names of the operations whose results depend only on a tensor's size and dtype."""
+# Operations that make a tensor of the program out of a tensor that Python has just made from numbers.
 _LIFTS = frozenset({_aten.lift_fresh.default, _aten.lift_fresh_copy.default, _aten.lift.default})
-# What depends on how the tensor lies in memory, which the elements do not tell.
+# Operations that depend on a tensor's memory layout, which its elements don't tell.
 _OF_MEMORY = frozenset({_aten.as_strided.default, _aten.as_strided_.default, _aten.set_.source_Tensor})
 _NOT_FOLLOWED = object()
 
@@ -55,9 +55,9 @@ class KnownValues:
     def __init__(self) -> None:
         self._values: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._outer: list[dict[int, tuple[torch.Tensor, torch.Tensor]]] = []
-        # Set when an operation has run whose result's shape, or result, depends on elements; whoever asks clears it.
+        # Set when the result of an operation, or its shape, depended on elements; cleared by the code that reads it.
         self.needed = False
-        # Whether constants are followed too before any elements are known.
+        # Whether operations on constants are followed before any elements are known.
         self.follows = False
 
     def __bool__(self) -> bool:
@@ -67,17 +67,17 @@ class KnownValues:
         self._values[id(fake)] = (fake, value)
 
     def of(self, fake: Any) -> torch.Tensor | None:
-        """The elements, not to be changed; None if they are unknown."""
+        """The elements, which must not be changed; None if they are unknown."""
         found = self._values.get(id(fake))
         return found[1] if found is not None else getattr(fake, "constant", None)
 
     def drop(self, fake: Any) -> None:
-        """Forgets the elements of one tensor, not what shares its memory."""
+        """Forgets the elements of one tensor, but not of others that share its memory."""
         self._values.pop(id(fake), None)
 
     @contextlib.contextmanager
     def unknown(self) -> Iterator[None]:
-        """Nothing is known within, and nothing that is written within is known afterwards."""
+        """A context in which no elements are known; those of tensors written within are unknown afterwards, too."""
         outer, self._values = self._values, {}
         self._outer.append(outer)
         try:
@@ -86,7 +86,7 @@ class KnownValues:
             self._values = self._outer.pop()
 
     def forget(self, tensors: list[torch.Tensor]) -> None:
-        """Forgets what lies in the memory of these."""
+        """Forgets the elements of all tensors that share memory with these."""
         if not tensors:
             return
         storages = {t.untyped_storage()._cdata for t in tensors}
@@ -96,7 +96,7 @@ class KnownValues:
                     del values[key]
 
     def _forget_copies(self, written: list[torch.Tensor]) -> None:
-        """What lies in the memory of tensors that were just written, here too, but has elements of its own here."""
+        """Forgets tensors that share memory with tensors just written, but whose known elements are a separate copy."""
         for tensor in written:
             place = tensor.untyped_storage()._cdata
             elements = self._values[id(tensor)][1].untyped_storage()._cdata
@@ -105,7 +105,7 @@ class KnownValues:
                     del self._values[key]
 
     def dispatch(self, mode: FakeTensorMode, raw: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Runs an operation on fake tensors by `raw`, and beside it on their elements."""
+        """Runs an operation on fake tensors by `raw`, and also on their elements where these are known."""
         fakes = [a for a in pytree.tree_leaves((args, kwargs)) if isinstance(a, FakeTensor)]
         value = self._evaluate(func, args, kwargs, fakes)
         if value is _NOT_FOLLOWED:
@@ -113,7 +113,7 @@ class KnownValues:
             result = raw(mode, func, types, args, kwargs)
             for fake in pytree.tree_leaves(result):
                 if not any(fake is given for given in fakes):
-                    self.drop(fake)  # whatever the rule for this operation has made it with
+                    self.drop(fake)  # elements that the rule for this operation may have recorded while it ran
             return result
         self._forget_copies(_written(func, args, kwargs))
         if any(tag in func.tags for tag in _DYNAMIC):
@@ -127,7 +127,7 @@ class KnownValues:
         return result
 
     def _evaluate(self, func: Any, args: Any, kwargs: Any, fakes: list[Any]) -> Any:
-        """The operation's result from elements; views of known memory are views of the elements."""
+        """The operation's result on known elements. Views of known tensors are views of their elements."""
         if torch.Tag.nondeterministic_seeded in func.tags or func in _OF_MEMORY:
             return _NOT_FOLLOWED
         if func in _LIFTS and not fakes:
@@ -142,14 +142,14 @@ class KnownValues:
             with no_dispatch():
                 args = (torch.empty_strided(fakes[0].shape, fakes[0].stride(), **like), *args[1:])
         if not all(id(t) in self._values for t in _written(func, args, kwargs)):
-            return _NOT_FOLLOWED  # a constant of the fake mode is its own business
+            return _NOT_FOLLOWED  # the fake mode handles its own constants
         args, kwargs = pytree.tree_map_only(FakeTensor, self.of, (args, kwargs))
         if kwargs.get("device") is not None and torch.device(kwargs["device"]).type != "cpu":
             return _NOT_FOLLOWED
         with no_dispatch():
             try:
                 value = func(*args, **kwargs)
-            except Exception as error:  # the fake mode says what is wrong
+            except Exception as error:  # the fake mode raises the error
                 signal_handlers.pass_on(error)
                 return _NOT_FOLLOWED
         if any(t.numel() > MOST_ELEMENTS for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor)):
@@ -158,7 +158,7 @@ class KnownValues:
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """The tensors that an operation changes."""
+    """The tensors that an operation writes to."""
     if not func._schema.is_mutable:
         return []
     given = {**{a.name: value for a, value in zip(func._schema.arguments, args)}, **kwargs}

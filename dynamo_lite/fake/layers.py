@@ -1,10 +1,11 @@
-"""Results of layers for mixed precision and mixed layouts, where torch's metadata rules are not eager's.
+"""Results of layers for mixed precision and mixed layouts, where torch's metadata rules differ from eager.
 
-Mostly of normalization: with 16-bit elements and 32-bit parameters (a layer under autocast), the statistics that are
-kept for the backward have the parameters' dtype in eager. The rules say the elements'; kernels would then round them,
-and a library call's results would be read as what they are not. Gradients have the input's dtype and memory format.
+Most of these are normalizations. With 16-bit elements and 32-bit parameters (a layer under autocast), the statistics
+that are saved for the backward pass have the parameters' dtype in eager, but the elements' dtype by torch's rules.
+Kernels would then round them, and the results of a library call would be read with the wrong dtype. Gradients have the
+input's dtype and memory format.
 
-Invariant: a rule changes nothing but dtypes and strides, and only those of results that are no views.
+Invariant: a rule changes nothing but dtypes and strides, and only those of results that are not views.
 """
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ _HALVES = (torch.bfloat16, torch.float16)
 
 
 def rule_of(func: Any) -> Rule | None:
-    """What knows the results of an operator better than torch's metadata rules."""
+    """The rule that corrects torch's metadata for the results of an operator; None if there is none."""
     return _RULES.get(func)
 
 
 def _statistics(args: tuple[Any, ...], results: list[torch.Tensor | None]) -> list[Place | None]:
-    """The first result is the layer's, the others its statistics."""
+    """The first result is the layer's output, the others are its statistics."""
     if args[0].dtype not in _HALVES or not any(_is_single(x) for x in args[1:]):
         return []
     return [None, *((torch.float32, x.stride()) if x is not None and x.dtype in _HALVES else None for x in results[1:])]
@@ -39,13 +40,14 @@ def _of_groups(args: tuple[Any, ...], results: list[torch.Tensor | None]) -> lis
 
 
 def _gradient_of_input(args: tuple[Any, ...], results: list[torch.Tensor | None]) -> list[Place | None]:
-    """The input is the second argument."""
+    """The rule for gradients of the input, which is the second argument."""
     grad, input = results[0], args[1]
     return [] if grad is None else [(input.dtype, _in_memory_format(input) or grad.stride())]
 
 
 def _in_memory_format(x: torch.Tensor) -> tuple[Any, ...] | None:
-    """The strides of what eager makes in the memory format of `x`: its own, but for dimensions of one element."""
+    """The strides of a new tensor in the memory format of `x`; they are those of `x`, except in dimensions of one
+    element. None if `x` is in none of the formats."""
     if x.is_contiguous():
         return x.stride()
     known = all(type(n) is int for n in x.shape)

@@ -1,13 +1,13 @@
-"""Metadata rules of operators run on plain meta tensors, in place of the fake tensors that they stand for.
+"""Metadata rules of operators, run on plain meta tensors in place of fake tensors.
 
-torch's fake tensor mode gives a rule the fake tensors themselves and has them say that they are on the meta device.
-C++ asks that question of Python each time, and the first time it imports ``torch.distributed.tensor`` in order to find
-out whether the tensor is one of its own: half a second, which nearly every model would pay for, and several where
-Python writes no bytecode. Here a rule gets aliases: fake tensors of the same memory, sizes and strides that are on the
-meta device for C++, too, so that there is nothing to ask.
+torch's fake tensor mode gives a rule the fake tensors themselves and has them report the meta device. C++ asks Python
+for the device each time, and the first time it imports ``torch.distributed.tensor``, to find out whether the tensor is
+one of its own. That takes half a second, which nearly every model would pay for, and several where Python writes no
+bytecode. Here a rule gets aliases: fake tensors of the same memory, sizes and strides that are on the meta device for
+C++, too, so that C++ need not ask.
 
-Invariant: only operators and operands for which torch's mode would do the same thing, run the rule; anything else is
-its own. Aliases are not seen outside of a rule.
+Invariant: this covers only operators and operands for which torch's mode would do nothing but run the rule; everything
+else is left to torch's mode. Aliases are not visible outside of a rule.
 """
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from torch.utils import _pytree as pytree
 _NOT_PLAIN = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-# The mode lets it move from one device to another, and gives back what is written to.
+# torch's mode allows it to copy between devices, and returns the operand that is written to.
 _COPY = torch.ops.aten.copy_.default
 
 
 @functools.cache
 def _runs_its_rule(func: Any) -> bool:
-    """Whether all that torch's mode does with an operator on plain numbers and sizes is to run its rule."""
+    """Whether torch's mode does nothing but run the rule of an operator on plain numbers and sizes."""
     if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten" or not has_meta(func):
         return False
     schema, name = func._schema, func.name()
@@ -58,7 +58,7 @@ def _runs_its_rule(func: Any) -> bool:
 
 
 def run(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """What the operator gives; ``NotImplemented``: torch's mode is to be asked."""
+    """The operator's result; ``NotImplemented`` if torch's mode has to run it."""
     if not _runs_its_rule(func):
         return NotImplemented
     leaves, spec = pytree.tree_flatten((args, kwargs))
@@ -76,14 +76,14 @@ def run(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
         except NotImplementedError:
             return NotImplemented
     if any(_layout(aliases[id(x)]) != _layout(x) for x in tensors):
-        return NotImplemented  # an operator that changes the sizes of what it writes to
+        return NotImplemented  # an operator that changes the sizes of an operand that it writes to
     originals = {id(aliases[id(x)]): x for x in tensors}
     made = pytree.tree_map_only(FakeTensor, lambda x: originals.get(id(x), x), made)
     return mode.wrap_meta_outputs_with_default_device_logic(made, func, leaves, device=kwargs.get("device"))
 
 
 def _is_plain(mode: FakeTensorMode, x: Any) -> bool:
-    """Whether an alias is the same to a rule. In inference mode it is an inference tensor, outside it is none."""
+    """Whether a rule can't tell an alias from the tensor. (An alias is an inference tensor only in inference mode.)"""
     return (type(x) is FakeTensor and x.fake_mode is mode and x.constant is None and x.layout is torch.strided
             and not x._has_symbolic_sizes_strides and not x.is_conj() and not x.is_neg() and not x.is_quantized
             and x.is_inference() is torch.is_inference_mode_enabled())
@@ -94,7 +94,7 @@ def _layout(x: torch.Tensor) -> tuple[Any, ...]:
 
 
 def symbolic_part(x: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> torch.Tensor:
-    """A plain meta tensor in the memory of another one, whose sizes may be symbols: nothing is asked about them."""
+    """A plain meta tensor in the memory of another one, whose sizes may be symbols; nothing is decided about them."""
     with torch._C._DisableTorchDispatch():
         base = torch.empty(0, dtype=x.dtype, device="meta")
         base.set_(x.untyped_storage(), 0, (0,), (1,))

@@ -1,13 +1,15 @@
-"""Writes to memory that the same operation reads elsewhere: what eager refuses, or computes in an order of its own.
+"""Operations that write to memory which they also read elsewhere: eager refuses some of them, and computes the others
+in an order of its own.
 
-A graph computes first and writes then, as if the operand had been cloned. Eager does not: it raises where it sees that
-an operand lies across what is written (``x.copy_(x.t())``), and otherwise the result depends on which element it
-visits first. So an operation of that kind fails on fake tensors, and runs in eager.
+A graph computes first and writes afterwards, as if the operand had been cloned. Eager does not: it raises where it
+detects that an operand partially overlaps the tensor that is written to (``x.copy_(x.t())``); where it does not detect
+it, the result depends on the order in which it visits the elements. So such an operation fails on fake tensors, and
+runs in eager.
 
-Where sizes are symbols, the sizes of the traced call are looked at first. That nothing is shared then has to hold for
-other sizes, too: it is asked of the trace as inequalities (:func:`is_apart`), which become guards.
+Where sizes are symbols, the sizes of the traced call are looked at first. If no memory is shared there, that has to
+hold for other sizes, too: the trace is asked for inequalities (:func:`is_apart`), which become guards.
 
-Invariant: an operation that passes reads no element that it writes at another place, or in another place of its order.
+Invariant: an operation that passes reads no element that it writes at another address or at another point of its order.
 """
 from __future__ import annotations
 
@@ -22,12 +24,12 @@ import torch
 from dynamo_lite.symbols.nodes import hint_of
 
 aten = torch.ops.aten
-# Steps of the search for an element in common, before two tensors are taken to have one.
+# Number of steps in the search for a common element after which two tensors are assumed to have one.
 _MOST_STEPS = 2000
 _READ = "some elements of the input tensor and the written-to tensor refer to a single memory location"
 _WRITTEN = "more than one element of the written-to tensor refers to a single memory location"
 
-# Where a tensor's elements lie: (bytes from one to the next, how many) by dimension, and the first, in bytes.
+# A tensor's memory layout: (stride in bytes, size) of each dimension, and the offset of the first element in bytes.
 Layout = tuple[tuple[tuple[int, int], ...], int]
 
 
@@ -36,20 +38,20 @@ class MemoryOverlap(RuntimeError):
 
 
 def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Of an operation that writes to arguments.
+    """Checks an operation that writes to arguments.
 
     Returns:
-        whether what was found holds for all calls that the guards let pass; it may not where sizes are symbols.
+        whether the check holds for all calls that the guards let pass; where sizes are symbols, it may not.
 
     Raises:
-        MemoryOverlap: an element is written that is also read elsewhere, or written twice.
+        MemoryOverlap: an element is written that is also read elsewhere, or that is written twice.
     """
     for_all = True
     names, written, elementwise = _facts(func)
     values = {**dict(zip(names, args)), **kwargs}
     targets = [values[name] for name in written if name in values]
     if any(isinstance(value, (list, tuple)) for value in targets):
-        sources = []  # a call for each tensor of the lists
+        sources = []  # the operation is one call for each tensor of the lists
     else:
         sources = list(_tensors(value for name, value in values.items() if name not in written))
     for target in _tensors(targets):
@@ -78,8 +80,8 @@ def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
 
 @functools.cache
 def _facts(func: Any) -> tuple[tuple[str, ...], frozenset[str], bool]:
-    """Of an operation: its arguments' names, those that are written, and whether it reads an element before it writes
-    to the element's place.
+    """The names of an operation's arguments, the names of those that are written to, and whether it reads each element
+    before it writes to the element's place.
     """
     arguments = func._schema.arguments
     written = frozenset(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
@@ -91,18 +93,18 @@ def _facts(func: Any) -> tuple[tuple[str, ...], frozenset[str], bool]:
 
 
 def written_by(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    """The tensors that an operation writes to, as its schema says."""
+    """The tensors that an operation writes to according to its schema."""
     names, written, _ = _facts(func)
     return _tensors(value for name, value in (*zip(names, args), *kwargs.items()) if name in written)
 
 
 def is_elementwise(func: Any) -> bool:
-    """Whether an operation reads an element before it writes to the element's place, and needs no others for it."""
+    """Whether an operation reads each element before it writes to the element's place, and needs no others for that."""
     return _facts(func)[2]
 
 
 def layout(tensor: torch.Tensor) -> Layout | None:
-    """Of a strided tensor; None if it has no elements, or a size that is not known."""
+    """The layout of a strided tensor; None if it has no elements, or a size that is not known."""
     if tensor.layout is not torch.strided:
         return None
     sizes, strides = [_known(n) for n in tensor.shape], [_known(n) for n in tensor.stride()]
@@ -115,14 +117,14 @@ def layout(tensor: torch.Tensor) -> Layout | None:
 
 
 def _known(n: Any) -> int | None:
-    """A size, if it is a symbol the one that the program is traced with."""
+    """A size; for a symbol, the size in the traced call."""
     return n if type(n) is int else n.node.hint
 
 
 def have_common_element(a: Layout, b: Layout) -> bool:
-    """Whether two layouts of one memory share a byte; True also where that takes too long to find out."""
+    """Whether two layouts in the same memory share a byte; also True where the search takes too long."""
     (dims_a, start_a), (dims_b, start_b) = a, b
-    # sum(s * i) - sum(t * j) = distance: j counted from the other end makes all terms positive.
+    # sum(s * i) - sum(t * j) = distance: counting j from the other end makes all terms positive.
     distance = start_b - start_a + sum(t * (n - 1) for t, n in dims_b)
     most: dict[int, int] = {}
     for step, n in (*dims_a, *dims_b):
@@ -132,7 +134,7 @@ def have_common_element(a: Layout, b: Layout) -> bool:
 
 
 def _can_sum(terms: list[tuple[int, int]], total: int) -> bool:
-    """Whether ``total`` is a sum of at most so many of each step."""
+    """Whether ``total`` is a sum of the steps, each taken between zero and its largest number of times."""
     reach = [0] * (len(terms) + 1)
     common = [0] * (len(terms) + 1)
     for k in reversed(range(len(terms))):
@@ -150,7 +152,7 @@ def _can_sum(terms: list[tuple[int, int]], total: int) -> bool:
         if left < 0 or left > reach[k] or k == len(terms) or left % common[k]:
             continue
         step, most = terms[k]
-        # The rest reaches only so far, so that few counts of the largest step come into question.
+        # The remaining steps reach only so far, so only a few counts of the largest step are possible.
         least = max(0, -(-(left - reach[k + 1]) // step))
         for count in range(least, min(most, left // step) + 1):
             stack.append((k + 1, left - count * step))
@@ -169,25 +171,25 @@ def _overlaps_itself(place: Layout) -> bool:
     return False
 
 
-# ---------------------------------------------------------------- where sizes are symbols
+# ---------------------------------------------------------------- symbolic sizes
 def _dims(tensor: torch.Tensor) -> list[tuple[Any, Any]]:
-    """Strides and sizes of the dimensions that have more than one element in some call: a size that is a symbol may be
-    1 in the traced call alone."""
+    """Strides and sizes of the dimensions that have more than one element in some call: a symbolic size may be 1 in the
+    traced call only."""
     return [(stride, size) for stride, size in zip(tensor.stride(), tensor.shape)
             if not (type(size) is int and size == 1)]
 
 
 def _lies_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors of one memory that have the same elements in the traced call have them in all."""
+    """Whether two tensors that have the same elements of one memory in the traced call have the same ones in all."""
     pairs = zip((*a.shape, *a.stride(), a.storage_offset()), (*b.shape, *b.stride(), b.storage_offset()))
     return a.dtype == b.dtype and a.dim() == b.dim() and all(_holds(operator.eq, m, n) for m, n in pairs)
 
 
 def is_apart(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors of one memory have no element in common in any call; False also where that is not found.
+    """Whether two tensors in the same memory have no common element in any call; also False where that can't be shown.
 
-    One lies behind the other, or both within each period of a stride: of the rows of a matrix, one has the columns
-    to the left of the other's.
+    It is shown if one lies behind the other, either as a whole or within each period of a stride: for example, they are
+    different columns of the same rows of a matrix.
     """
     if a.dtype != b.dtype:
         return False
@@ -203,7 +205,7 @@ def is_apart(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _lie_within(first: torch.Tensor, second: torch.Tensor, distance: Any, period: Any) -> bool:
-    """Whether two tensors lie one behind the other within each period (None: as a whole), in every call."""
+    """Whether in every call two tensors lie one behind the other within each period, or as a whole if it is None."""
     ends = []
     for tensor in (first, second):
         end = 0
@@ -219,12 +221,12 @@ def _lie_within(first: torch.Tensor, second: torch.Tensor, distance: Any, period
 
 
 def _holds(compare: Callable[[Any, Any], Any], a: Any, b: Any) -> bool:
-    """Whether a comparison holds in the traced call; if it does, it is guarded to hold in every call."""
+    """Whether a comparison holds in the traced call; if it does, a guard ensures that it holds in every call."""
     return bool(compare(hint_of(a), hint_of(b))) and bool(compare(a, b))
 
 
 def _never_overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Whether a tensor whose elements lie apart in the traced call has them apart in every call."""
+    """Whether a tensor whose elements don't overlap in the traced call has no overlapping elements in any call."""
     reached: Any = 0
     for stride, size in sorted(_dims(tensor), key=lambda dim: hint_of(dim[0])):
         if not _holds(operator.gt, stride, reached):
@@ -242,4 +244,4 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
 
 
 _ELEMENTWISE = frozenset({aten.copy_.default, aten.masked_fill_.Scalar, aten.masked_fill_.Tensor})
-"""Operations, besides those that torch's tags call so, that read an element before they write to its place."""
+"""Operations without torch's tag for pointwise ones that read each element before they write to its place."""

@@ -1,12 +1,12 @@
-"""New results of the most frequent operators on symbolic sizes, told without torch's rules.
+"""New results of the most frequent operators on symbolic sizes, computed without torch's rules.
 
-torch's rules ask each question about a symbol through several layers of Python, so that one operator takes 10 ms, and
-most of a first call went there. For operands whose dimensions lie in the order of a contiguous tensor, what the most
-frequent operators give is contiguous, and its sizes follow from theirs by a line of arithmetic.
+torch's rules ask each question about a symbol through several layers of Python, so that one operator takes 10 ms, which
+was most of the time of a first call. For operands whose dimensions lie in the order of a contiguous tensor, the results
+of the most frequent operators are contiguous, and their sizes follow from the operands' by a line of arithmetic.
 
-Invariant: nothing is decided. What is not known of the symbols without a guard makes a rule give up, and torch's is
-asked. Types and devices are those of the result for the sizes of the traced call, whose sizes and strides are compared
-with what a rule says.
+Invariant: nothing is decided. Where a rule would need a fact about symbols that is not known without a guard, it gives
+up, and torch's rule runs. Dtypes and devices are those of the result for the sizes of the traced call, whose sizes and
+strides are compared with those that the rule gives.
 """
 from __future__ import annotations
 
@@ -31,15 +31,19 @@ _IN_ORDER = (None, torch.preserve_format, torch.contiguous_format)
 
 
 class NotKnown(Exception):
-    """A rule does not cover this call."""
+    """Raised where a rule does not cover a call."""
 
 
 class _OutOfOrder(Exception):
-    """An elementwise result of these operands and this shape, whose dimensions may lie in another order."""
+    """Raised with the operands and shape of an elementwise result whose dimensions may lie in another order."""
 
 
 def told(number: Any) -> Index:
-    """The expression of a size; NotKnown if it has none."""
+    """The expression of a size.
+
+    Raises:
+        NotKnown: it has none.
+    """
     if type(number) is int:
         return number
     node = number.node if type(number) is torch.SymInt else None
@@ -49,7 +53,11 @@ def told(number: Any) -> Index:
 
 
 def sizes_of(x: Any) -> Sizes:
-    """A plain tensor's sizes; NotKnown for another one."""
+    """The sizes of a plain tensor.
+
+    Raises:
+        NotKnown: the tensor is not plain.
+    """
     if type(x) is not FakeTensor or x.layout is not torch.strided or x.is_conj() or x.is_neg():
         raise NotKnown
     return tuple(map(told, x.shape))
@@ -60,7 +68,7 @@ def strides_of(x: torch.Tensor) -> Sizes:
 
 
 def dense(sizes: Sequence[Index]) -> Sizes:
-    """The strides of a contiguous tensor with elements."""
+    """The strides of a contiguous tensor that has elements."""
     strides: list[Index] = [1] * len(sizes)
     for d in reversed(range(len(sizes) - 1)):
         strides[d] = ints.mul(strides[d + 1], sizes[d + 1])
@@ -80,18 +88,22 @@ def require(condition: bool) -> None:
 
 
 def contiguous(x: Any) -> Sizes:
-    """A contiguous tensor's sizes; NotKnown for another one."""
+    """The sizes of a contiguous tensor.
+
+    Raises:
+        NotKnown: the tensor is not contiguous.
+    """
     sizes = sizes_of(x)
     require(strides_of(x) == dense(sizes))
     return sizes
 
 
 def new(mode: Any, sizes: Sequence[Any], dtype: torch.dtype, device: Any, strides: Sequence[Any] | None = None) -> Any:
-    """A new contiguous fake tensor, made as the mode would make it, without the dispatcher.
+    """A new contiguous fake tensor as the mode would make it, but made without the dispatcher.
 
     Args:
-        sizes: expressions or torch's numbers, all positive.
-        strides: other ones than those of a contiguous tensor.
+        sizes: expressions, or torch's numbers; all of them are positive.
+        strides: the strides, if they are not those of a contiguous tensor.
     """
     shape = [told(n) for n in sizes] if not all(type(n) is int or isinstance(n, ints.Expr) for n in sizes) else sizes
     steps = dense(shape) if strides is None else strides
@@ -104,8 +116,8 @@ def new(mode: Any, sizes: Sequence[Any], dtype: torch.dtype, device: Any, stride
 
 # ---------------------------------------------------------------- layouts
 def _in_order(env: Environment, sizes: Sizes, strides: Sizes, shape: Sizes) -> bool:
-    """Whether an operand leaves the dimensions of an elementwise result in order, as ``TensorIterator`` orders them:
-    its strides grow from the last dimension to the first, leaving out those that it is broadcast along."""
+    """Whether an operand keeps the dimensions of an elementwise result in order, in the way ``TensorIterator`` orders
+    them: its strides grow from the last dimension to the first, except for dimensions along which it is broadcast."""
     before: tuple[Index, Index] | None = None
     for size, stride, target in zip(reversed(sizes), reversed(strides), reversed(shape)):
         if stride == 0 or size == 1 and exceeds(env, target, 1):
@@ -118,8 +130,8 @@ def _in_order(env: Environment, sizes: Sizes, strides: Sizes, shape: Sizes) -> b
 
 
 def _in_order_of(expected: torch.Tensor, env: Environment, tensors: Sequence[torch.Tensor], out: Sizes) -> Sizes:
-    """The strides of an elementwise result whose dimensions do not lie in order (a transposed one): in the order of the
-    traced call, if that follows from the operands."""
+    """The strides of an elementwise result whose dimensions do not lie in order (a transposed one): they lie in the
+    order of the traced call, if that follows from the operands."""
     require(len(out) == expected.dim())
     found = expected.stride()
     order = sorted(range(len(out)), key=lambda d: -found[d])
@@ -129,7 +141,7 @@ def _in_order_of(expected: torch.Tensor, env: Environment, tensors: Sequence[tor
 
 
 def _broadcast_strides(env: Environment, x: torch.Tensor, out: Sizes) -> Sizes:
-    """An operand's strides, 0 where it is broadcast."""
+    """An operand's strides, with 0 for the dimensions along which it is broadcast."""
     missing = len(out) - x.dim()
     strides: list[Index] = [0] * missing
     for size, stride, target in zip(sizes_of(x), strides_of(x), out[missing:]):
@@ -141,8 +153,8 @@ def _broadcast_strides(env: Environment, x: torch.Tensor, out: Sizes) -> Sizes:
 
 
 def _is_outer(env: Environment, operands: Sequence[Sizes], a: int, b: int) -> bool:
-    """Whether one dimension becomes the outer one of two: the first operand that is broadcast along neither says so, or
-    else they stay as they are."""
+    """Whether dimension `a` becomes the outer one of two: the first operand that is broadcast along neither decides. If
+    there is none, the dimensions keep their order."""
     for strides in operands:
         if strides[a] != 0 and strides[b] != 0:
             return exceeds(env, strides[a], strides[b])
@@ -150,7 +162,7 @@ def _is_outer(env: Environment, operands: Sequence[Sizes], a: int, b: int) -> bo
 
 
 def _dense_in(order: Sequence[int], sizes: Sizes) -> Sizes:
-    """The strides of a tensor without gaps, its dimensions from the outermost to the innermost one."""
+    """The strides of a dense tensor whose dimensions are given from the outermost to the innermost."""
     steps: list[Index] = [1] * len(sizes)
     for outer, inner in zip(reversed(order[:-1]), reversed(order)):
         steps[outer] = ints.mul(steps[inner], sizes[inner])
@@ -186,14 +198,14 @@ def _elementwise(env: Environment, *args: Any, **kwargs: Any) -> list[Sizes]:
 
 
 def _written(env: Environment, *args: Any, **kwargs: Any) -> list[Sizes]:
-    """Of an elementwise operation that writes to its first operand."""
+    """The rule for an elementwise operation that writes to its first operand."""
     shapes = [sizes_of(x) for x in _operands(args, kwargs)]
     require(_broadcast(shapes) == shapes[0] and args[0].constant is None)
     return shapes[:1]
 
 
 def _same(env: Environment, x: torch.Tensor, *args: Any, **kwargs: Any) -> list[Sizes]:
-    """The first operand's layout; no other one says anything of the result's."""
+    """The rule for results with the first operand's layout; other operands have no influence on it."""
     require(kwargs.get("memory_format") in _IN_ORDER)
     return [contiguous(x)]
 
@@ -281,14 +293,14 @@ def _embedding(env: Environment, weight: torch.Tensor, at: torch.Tensor, *_: Any
 
 
 def _is_channels_first(env: Environment, x: torch.Tensor) -> bool:
-    """Whether torch does not take a tensor for one whose channels come last: of images, the last stride is below that
-    of the channels, or the tensor is contiguous."""
+    """Whether torch does not take a tensor for a channels-last one: the last stride of images is below that of the
+    channels, or the tensor is contiguous."""
     strides = strides_of(x)
     return len(strides) not in (4, 5) or exceeds(env, strides[1], strides[-1]) or strides == dense(sizes_of(x))
 
 
 def _cat(env: Environment, tensors: Sequence[torch.Tensor], dim: int = 0) -> list[Sizes]:
-    """Tensors of one dimension without elements count for nothing, as in empty caches."""
+    """The rule for ``cat``, which ignores one-dimensional tensors without elements, such as empty caches."""
     shapes = [shape for shape in map(sizes_of, tensors) if shape != (0,)]
     require(bool(shapes) and bool(shapes[0]) and all(len(s) == len(shapes[0]) for s in shapes))
     require(all(_is_channels_first(env, x) for x in tensors))
@@ -300,7 +312,7 @@ def _cat(env: Environment, tensors: Sequence[torch.Tensor], dim: int = 0) -> lis
 
 
 def _index(env: Environment, x: torch.Tensor, indices: Sequence[Any]) -> list[Sizes]:
-    """By tensors of integers at dimensions that follow each other."""
+    """The rule for indexing with integer tensors at consecutive dimensions."""
     sizes = contiguous(x)
     given = [d for d, i in enumerate(indices) if i is not None]
     first, behind = given[0], given[-1] + 1
@@ -319,7 +331,7 @@ def _attention(env: Environment, q: torch.Tensor, k: torch.Tensor, v: torch.Tens
 
 
 Rule = Callable[..., list[Sizes]]
-# New tensors whose dimensions lie in an order that is the operator's own, whatever the operands and sizes.
+# New tensors whose dimensions lie in an order that only the operator decides, whatever the operands and sizes are.
 _OF_OWN_ORDER: frozenset[Rule] = frozenset({_attention})
 _NAMED: dict[Rule, tuple[str, ...]] = {
     _same: ("cumsum.default", "cumprod.default", "_softmax.default", "_log_softmax.default", "tril.default",
@@ -367,7 +379,7 @@ def result(mode: Any, expected: Any, func: Any, args: Sequence[Any], kwargs: dic
 
     Args:
         mode: the fake mode of the result.
-        expected: what the operator gives for the sizes of the traced call.
+        expected: the operator's result for the sizes of the traced call.
     """
     rule = _rule_of(func)
     parts = (expected,) if isinstance(expected, torch.Tensor) else expected
@@ -381,7 +393,7 @@ def result(mode: Any, expected: Any, func: Any, args: Sequence[Any], kwargs: dic
         except _OutOfOrder as error:
             tensors, out = error.args
             found, layout = [out], _in_order_of(parts[0], env, tensors, out)
-    except (NotKnown, TypeError, ValueError):  # other arguments than the rule takes are torch's to judge
+    except (NotKnown, TypeError, ValueError):  # arguments that the rule does not take are left to torch
         return NotImplemented
     if rule is _written:
         return args[0] if expected.shape == tuple(map(env.value, found[0])) else NotImplemented

@@ -1,8 +1,8 @@
-"""Views with symbolic sizes, told without torch's rules: how a view lies in memory follows from its base by a line of
+"""Views with symbolic sizes, computed without torch's rules: the layout of a view follows from its base's by a line of
 arithmetic.
 
-Invariant: as in ``fake.plain_results``: nothing is decided, and what is not known is left to torch's rule. A view lies
-within its base.
+Invariant: as in ``fake.plain_results``, nothing is decided, and calls that a rule does not cover are left to torch's
+rules. A view lies within its base.
 """
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ aten = torch.ops.aten
 
 
 class Place(NamedTuple):
-    """How a view lies in its base's memory; `offset` is from the base's first element."""
+    """The layout of a view in its base's memory; `offset` counts from the base's first element."""
 
     sizes: Sizes
     strides: Sizes
@@ -40,10 +40,10 @@ class Place(NamedTuple):
 
 
 def view_of(mode: Any, base: torch.Tensor, sizes: Sequence[Index], strides: Sequence[Index], offset: Index) -> Any:
-    """A view of a fake tensor, made without the dispatcher's way through the mode.
+    """A view of a fake tensor, made without dispatching to the mode.
 
     Args:
-        offset: where it begins in the storage.
+        offset: the view's offset in the storage.
     """
     env = mode.env
     view = symbolic_part(base, [symbolic_int(env, n) for n in sizes], [symbolic_int(env, n) for n in strides],
@@ -154,8 +154,8 @@ def _viewed(env: Environment, x: torch.Tensor, size: Sequence[Any]) -> list[Plac
 
 
 def _cut_anew(sizes: Sizes, strides: Sizes, new: Sequence[Index]) -> Sizes:
-    """As ``fake.strides.view_strides``: from the last dimension to the first, runs of dimensions that lie in one piece
-    are cut anew."""
+    """The strides of a view, as in ``fake.strides.view_strides``: from the last dimension to the first, each run of
+    dimensions that are contiguous to one another is divided into new dimensions."""
     out: list[Index] = [0] * len(new)
     at, step, have = len(new) - 1, strides[-1], 1
     for d in reversed(range(len(sizes))):
@@ -184,11 +184,11 @@ RULES: dict[Any, Callable[..., list[Place]]] = {
 
 
 def result(mode: Any, expected: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """The views that an operator gives for symbolic sizes; ``NotImplemented`` where no rule here knows them.
+    """The views that an operator returns for symbolic sizes; ``NotImplemented`` where no rule here knows them.
 
     Args:
         mode: the fake mode of the result.
-        expected: what the operator gives for the sizes of the traced call.
+        expected: the operator's result for the sizes of the traced call.
     """
     rule = RULES.get(func)
     parts = [expected] if isinstance(expected, torch.Tensor) else expected
@@ -198,7 +198,7 @@ def result(mode: Any, expected: Any, func: Any, args: Sequence[Any], kwargs: dic
     try:
         found = rule(env, *args, **kwargs)
         start = told(args[0].storage_offset())
-    except (NotKnown, TypeError, ValueError, IndexError):  # other arguments than the rule takes are torch's to judge
+    except (NotKnown, TypeError, ValueError, IndexError):  # arguments that the rule does not take are left to torch
         return NotImplemented
     if len(found) != len(parts):
         return NotImplemented

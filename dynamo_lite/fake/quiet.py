@@ -1,7 +1,8 @@
-"""What torch logs of fake tensors, where the mode is a trace's.
+"""A filter for torch's log of fake tensors, for the fake tensor modes of traces.
 
-torch logs each exception of a metadata rule with its traceback. In a trace such an exception is an answer: what eager
-raises, or that symbolic sizes have to be fixed. Invariant: other users' fake modes are logged as ever.
+torch logs each exception of a metadata rule with its traceback. In a trace such an exception is an expected answer: it
+is the exception that eager raises, or it says that symbolic sizes have to be fixed. Invariant: messages about fake
+tensor modes of other users are logged as before.
 """
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 def drop_records_of(modes: type[FakeTensorMode]) -> None:
-    """Leaves out what torch logs of exceptions in operators that fake tensor modes of a class dispatch."""
+    """Drops torch's log messages about exceptions in operators that fake tensor modes of a class dispatch."""
     logging.getLogger("torch._subclasses.fake_tensor").addFilter(_OfOtherModes(modes))
 
 

@@ -1,11 +1,11 @@
-"""Dtypes of results where the dtypes of operands differ, asked of eager's kernels.
+"""Dtypes of results for operands of different dtypes, found by running eager's kernels.
 
-torch's metadata rules promote the operands' dtypes where many kernels take the first one's (the losses and their
-gradients, ``normal``, ``addr``). A program sees the dtype, and generated code would read a result's memory as what it
-is not. So the operation itself runs on small stand-ins, once for each operation, dtypes and arguments that are no
-tensors.
+torch's metadata rules promote the operands' dtypes where many kernels take the first operand's (the losses and their
+gradients, ``normal``, ``addr``). A program sees the dtype, and generated code would read the result's memory with the
+wrong dtype. So the operation itself runs on small stand-ins, once for each combination of operation, dtypes and
+arguments that are not tensors.
 
-Invariant: an operation whose tensors and dtype arguments are all of one dtype is not asked, and nothing but dtypes is
+Invariant: an operation whose tensors and dtype arguments are all of one dtype is not run, and nothing but dtypes is
 taken from the answer.
 """
 from __future__ import annotations
@@ -20,15 +20,15 @@ from torch.utils import _pytree as pytree
 from dynamo_lite.fake import refusals
 from dynamo_lite.runtime import signal_handlers
 
-# Of each result, None for one that is no tensor.
+# The dtype of each result, None for a result that is not a tensor.
 Types = tuple[torch.dtype | None, ...]
 _MOST_ENTRIES = 4096
-# What eager gives, by what `_key` tells calls apart; None if the stand-ins did not say.
+# Eager's dtypes by the keys that `_key` makes; None if the stand-ins gave no answer.
 _answers: dict[Any, Types | None] = {}
 
 
 def of_eager(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Types | None:
-    """The dtypes of an operation's results; None where its metadata rule has the last word."""
+    """The dtypes of an operation's results; None where its metadata rule decides them."""
     types = set(_types(args, kwargs))
     if len(types) < 2 or func.namespace != "aten" or any(r.alias_info is not None for r in func._schema.returns):
         return None
@@ -45,7 +45,7 @@ def of_eager(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Types | 
 
 
 def _types(args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[torch.dtype]:
-    """Of the tensors that an operator gets, in lists as well, and those among its other arguments."""
+    """The dtypes of the tensors that an operator gets, alone or in lists, and the dtypes among its other arguments."""
     for value in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(value, torch.Tensor):
             yield value.dtype
@@ -56,7 +56,7 @@ def _types(args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[torch.dtype]
 
 
 def _key(value: Any) -> Any:
-    """What a result's dtype may depend on."""
+    """The properties of an argument that a result's dtype may depend on, as part of a key."""
     if isinstance(value, torch.Tensor):
         return value.dtype, value.dim() == 0
     if isinstance(value, (list, tuple)):
@@ -69,8 +69,9 @@ def _key(value: Any) -> Any:
 def _ask(
     func: Any, args: Sequence[Any], kwargs: dict[str, Any], fakes: list[torch.Tensor], types: set[torch.dtype]
 ) -> Types | None:
-    """Small tensors of the same ranks first. Sizes that do not suit the operation then are as they are, if floats of
-    several dtypes meet: other mixtures are of elements and indices, whose rules are right."""
+    """The dtypes that eager's kernel gives. Large tensors are replaced by small ones of the same ranks first. If their
+    sizes do not suit the operation, the real sizes are tried, provided that floats of several dtypes are mixed: other
+    mixtures are of elements and indices, for which the metadata rules are right."""
     several = sum(t.is_floating_point or t.is_complex for t in types) > 1
     sizes = [refusals.shrunk(fakes)] if refusals.are_large(fakes) else [None]
     if several and sizes[0] is not None:

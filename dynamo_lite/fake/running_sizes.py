@@ -1,10 +1,10 @@
-"""Operators whose results are as large as elements say: ``nonzero``, masks as indices, ``unique``.
+"""Operators whose result sizes depend on elements: ``nonzero``, masks as indices, ``unique``.
 
-Such a size is a symbol that only the running graph knows (``symbols.environment``). Whoever runs an operation gives the
-mode a list for the sizes that it defines, and makes the graph check their limits. These begin at 2: what has no
-elements, or one, is laid out otherwise, broadcasts or raises, and is left to plain Python.
+Such a size is a symbol that only the running graph knows (``symbols.environment``). The caller that runs an operation
+gives the mode a list for the sizes that the operation defines, and makes the graph check their limits. These begin at
+2: a result with no elements, or one, has another layout, broadcasts or raises, and is left to plain Python.
 
-Invariant: a result has the dtype, layout and device that eager's has, for every number within the size's limits.
+Invariant: a result has the dtype, layout and device of eager's result, for every number within the size's limits.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MASKS = (torch.bool, torch.uint8)
 
 
 def defines_size(mode: Any, func: Any, args: Any) -> bool:
-    """Whether an operator has a rule here, and the elements that it needs are not known."""
+    """Whether an operator has a rule in this module, and the elements that it needs are not known."""
     if func not in RULES:
         return False
     if func is aten.index.Tensor and not any(t is not None and t.dtype in _MASKS for t in args[1]):
@@ -41,12 +41,12 @@ def defines_size(mode: Any, func: Any, args: Any) -> bool:
 
 
 def run(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """The operator's result; NotImplemented where it has to be told by elements after all."""
+    """The operator's result; NotImplemented where its elements have to be known after all."""
     return RULES[func](mode, *args, **kwargs)
 
 
 def _define(mode: Any, most: Any, least: int = LEAST) -> Any:
-    """A new size of at most so many."""
+    """A new size that is at least `least` and at most `most`; NotImplemented if there is no such size."""
     highest = most if type(most) is int else HIGHEST
     if highest < least:
         return NotImplemented
@@ -80,7 +80,7 @@ def _masked_select(mode: Any, x: torch.Tensor, mask: torch.Tensor) -> Any:
 
 
 def _index(mode: Any, x: torch.Tensor, indices: Any) -> Any:
-    """Of masks, by the places of what is true."""
+    """Indexing with masks, by the positions of their true elements."""
     places: list[Any] = []
     for index in indices:
         if index is None or index.dtype not in _MASKS:
@@ -89,7 +89,7 @@ def _index(mode: Any, x: torch.Tensor, indices: Any) -> Any:
         at = len(places)
         if index.dim() + at > x.dim() or not all(
                 is_known_equal(a, b) for a, b in zip(index.shape, x.shape[at:])):
-            return NotImplemented  # eager refuses it, or it would have to be known
+            return NotImplemented  # eager refuses it, or the sizes would have to be known
         found = _nonzero(mode, index)
         if found is NotImplemented:
             return NotImplemented
@@ -100,7 +100,7 @@ def _index(mode: Any, x: torch.Tensor, indices: Any) -> Any:
 
 
 def _unique(mode: Any, x: torch.Tensor, inverse: bool, counts: bool, dim: int | None, always: bool) -> Any:
-    """Of elements, or of what lies along a dimension. What is not asked for is empty, or there `always`."""
+    """Unique elements, or unique slices along a dimension. Results that are not asked for are empty unless `always`."""
     if dim is not None and not -x.dim() <= dim < x.dim():
         return NotImplemented
     shape = list(x.shape)

@@ -1,11 +1,11 @@
-"""Strides that eager gives and torch's Python metadata rules get wrong.
+"""Strides of eager's results that torch's Python metadata rules get wrong.
 
-Where a dimension has one element or none, its stride means nothing, and torch's Python rules choose another one than
-its C++ operators do; for elementwise operations of operands that are laid out or shaped differently, they order
-dimensions otherwise. Programs see that (``Tensor.stride()``), and generated code relies on it, so the rules here say
-what eager does.
+The stride of a dimension with at most one element has no meaning, and torch's Python rules choose another one than its
+C++ operators do. For elementwise operations on operands of different layouts or shapes, the Python rules order
+dimensions in another way. Programs see the strides (``Tensor.stride()``), and generated code relies on them, so the
+rules here give eager's.
 
-Invariant: a rule is asked only where all sizes are known, and changes nothing but strides.
+Invariant: a rule runs only where all sizes are known, and changes nothing but strides.
 """
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from torch._prims_common import suggest_memory_format
 
 aten = torch.ops.aten
 Strides = Sequence[int] | None
-# Up to so many elements, an operand of an empty result is made to ask how eager lays the result out.
+# Largest number of elements of a real operand that is made to find out how eager lays out an empty result.
 _MAX_STAND_IN = 1 << 20
 Rule = Callable[[Any, tuple[Any, ...], dict[str, Any], torch.Tensor], Strides]
 
 
 @functools.cache
 def rule_of(func: Any) -> Rule | None:
-    """The rule for an operation, if it has one."""
+    """The rule for an operation; None if it has none."""
     found = RULES.get(func)
     if found is None and is_elementwise(func) and not func._schema.is_mutable:
         return elementwise
@@ -35,13 +35,13 @@ def rule_of(func: Any) -> Rule | None:
 
 @functools.cache
 def is_elementwise(func: Any) -> bool:
-    """Whether it lays its result out as ``TensorIterator`` does for its operands."""
+    """Whether an operation lays out its result as ``TensorIterator`` does for its operands."""
     return torch.Tag.pointwise in func.tags and func not in _OTHERWISE
 
 
 @functools.cache
 def is_written_out(func: Any) -> bool:
-    """Whether an operation writes into an ``out`` argument a result whose layout follows its operands'."""
+    """Whether an operation writes to an ``out`` argument a result whose layout follows from its operands'."""
     if not any(a.is_out and a.name == "out" for a in func._schema.arguments):
         return False
     if func is aten.cat.out:
@@ -51,7 +51,7 @@ def is_written_out(func: Any) -> bool:
 
 
 def resized_strides(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: torch.Tensor) -> Strides:
-    """Of an ``out`` argument that such an operation has given another size: as those of a new result."""
+    """The strides of an ``out`` argument that such an operation has resized: those of a new result."""
     if func is not aten.cat.out:
         return elementwise(func, args, kwargs, out) if is_known(args, out) else None
     parts = args[0]
@@ -68,7 +68,7 @@ def is_known(args: tuple[Any, ...], result: torch.Tensor) -> bool:
 
 
 def is_concerned(func: Any, args: tuple[Any, ...], result: torch.Tensor) -> bool:
-    """Whether torch's rule may be wrong here, and everything is known."""
+    """Whether torch's rule may be wrong for this call, and all sizes are known."""
     if not all(type(n) is int for n in result.shape):
         return False
     if func in RULES:
@@ -81,7 +81,8 @@ def is_concerned(func: Any, args: tuple[Any, ...], result: torch.Tensor) -> bool
 
 
 def view_strides(shape: Sequence[int], stride: Sequence[int], new: Sequence[int]) -> Strides:
-    """Of ``view``: from the last dimension to the first, runs of dimensions that lie in one piece are cut anew."""
+    """The strides of a view: from the last dimension to the first, each run of dimensions that are contiguous to one
+    another is divided into new dimensions. None if there is no such view."""
     if not shape:
         return [1] * len(new)
     if 0 in shape:
@@ -117,7 +118,7 @@ def contiguous(shape: Sequence[int]) -> list[int]:
 
 
 def is_dense(x: torch.Tensor) -> bool:
-    """As eager's ``is_non_overlapping_and_dense``."""
+    """Eager's ``is_non_overlapping_and_dense``."""
     if x.numel() == 0:
         return True
     expected = 1
@@ -134,20 +135,20 @@ def _of_view(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: t
 
 
 def _preserved(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
-    """The first argument's, where it has no gaps."""
+    """The first argument's strides, if it is dense."""
     if kwargs.get("memory_format") not in (None, torch.preserve_format) or not is_dense(args[0]):
         return None
     return args[0].stride()
 
 
 def _zeros_of_integers(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
-    """``isinf``, which makes zeros of integers without looking at them."""
+    """``isinf``, which gives zeros for integers without looking at them."""
     looks = args[0].is_floating_point() or args[0].is_complex()
     return (elementwise if looks else _preserved)(func, args, kwargs, result)
 
 
 def _log_sigmoid(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
-    """A CPU's kernel makes contiguous results of whatever layout."""
+    """The CPU kernel makes contiguous results, whatever the operand's layout is."""
     return contiguous(result.shape) if result.device.type == "cpu" else None
 
 
@@ -156,13 +157,14 @@ def _contiguous(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
 
 
 def _of_nothing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
-    """A reduction without results is contiguous, whatever the operand's layout is."""
+    """An empty result of a reduction is contiguous, whatever the operand's layout is."""
     return contiguous(result.shape) if 0 in result.shape else None
 
 
 def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
-    """As ``TensorIterator`` does for any operation on operands of this layout: asked of one whose rule is in C++."""
-    # Without elements, operands that are broadcast have other strides on a CPU than on "meta".
+    """The strides that ``TensorIterator`` gives for operands of these layouts, found by calling an elementwise
+    operation whose rule is in C++."""
+    # If the result is empty, the strides for broadcast operands on a CPU differ from those on "meta".
     if 1 in result.shape and 0 not in result.shape:
         return _of_small(func, args, result)
     empty = 0 in result.shape and all(x.numel() < _MAX_STAND_IN for x in args if isinstance(x, torch.Tensor))
@@ -182,8 +184,8 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
 
 
 def _converted(func: Any, args: tuple[Any, ...], result: torch.Tensor) -> set[int]:
-    """The places of the operands that eager copies first, as they are of another dtype than it computes in: a copy of
-    what has gaps has none (``TensorIteratorBase::compute_types``; on a CPU alone)."""
+    """The positions of the operands that eager copies first, because the operation computes in another dtype: the copy
+    of an operand with gaps is dense (``TensorIteratorBase::compute_types``; on CPUs only)."""
     tensors = [(at, x) for at, x in enumerate(args) if isinstance(x, torch.Tensor)]
     if func is aten.where.self:
         del tensors[0]
@@ -201,8 +203,9 @@ def _converted(func: Any, args: tuple[Any, ...], result: torch.Tensor) -> set[in
 
 
 def _of_small(func: Any, args: tuple[Any, ...], result: torch.Tensor) -> Strides:
-    """The same for a result with dimensions of one element, whose strides are others on a CPU than on "meta": asked of
-    operands with the same strides and fewer elements, in sizes that are as equal and in the same order."""
+    """Like :func:`elementwise`, for a result with dimensions of one element, whose strides on a CPU differ from those
+    on "meta". The operation runs on operands with the same strides and fewer elements; equal sizes stay equal, and the
+    order of sizes stays the same."""
     known = [x for x in args if isinstance(x, torch.Tensor)]
     sizes = {n: 2 + i for i, n in enumerate(sorted({n for x in known for n in x.shape if n > 1}))} | {1: 1}
     operands, same = [], []
@@ -223,13 +226,13 @@ def _of_small(func: Any, args: tuple[Any, ...], result: torch.Tensor) -> Strides
     if proxy is None:
         return None
     small = proxy(*operands).stride()
-    # The result has no gaps: a stride is the product of the sizes further in.
+    # The result is dense: a stride is the product of the sizes of the dimensions further in.
     return [math.prod(n for n, s in zip(result.shape, small) if n > 1 and s < stride) for stride in small]
 
 
 def _of_same_layout(operands: list[torch.Tensor]) -> Strides:
-    """Of operands that are laid out alike, what eager takes on a CPU, and not on "meta": the strides of the memory
-    format, or their own."""
+    """For operands of the same layout, the strides that eager gives on a CPU, but not on "meta": the strides of the
+    memory format, or the operands' own. None for other operands."""
     shape, stride = operands[0].shape, operands[0].stride()
     if any(x.shape != shape for x in operands):
         return None
@@ -244,13 +247,13 @@ def _copied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: to
 
 
 def _scaled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
-    """Elementwise in the first argument and the weight, which is the third."""
+    """Elementwise in the first argument and the weight, which is the third argument."""
     weight = args[2] if len(args) > 2 else kwargs.get("weight")
     return None if weight is None else elementwise(aten.mul.Tensor, (args[0], weight), {}, result)
 
 
 def _rolled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
-    """Eager joins two parts, for each dimension in turn."""
+    """Eager concatenates two parts, for each dimension in turn."""
     x, shifts = args[:2]
     dims = args[2] if len(args) > 2 else kwargs.get("dims", ())
     if not dims:
@@ -266,12 +269,12 @@ def _rolled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: to
 
 
 def _rearranged(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
-    """Of nothing, eager makes a copy."""
+    """For an empty operand, eager makes a copy."""
     return args[0].stride() if result.numel() == 0 and args[0].shape == result.shape and is_dense(args[0]) else None
 
 
 def _memory_format(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
-    """Dense, in the memory format that the first argument's strides suggest, a part of a larger tensor's as well."""
+    """Dense strides in the memory format that the first argument's strides suggest, also for a part of a tensor."""
     x = args[0]
     if x.dim() != result.dim() or not is_known((x,), result):
         return None
@@ -293,7 +296,7 @@ _CONVERSIONS = frozenset({aten._to_copy.default, torch.ops.prims.convert_element
 _OTHERWISE = frozenset({
     aten.clone.default, aten.native_dropout_backward.default, aten.mvlgamma.default, aten._conj_physical.default,
     aten.frexp.Tensor})
-"""Operations with the tag of elementwise ones that choose their layout themselves."""
+"""Operations that have the tag of pointwise ones, but choose the layout of their results themselves."""
 _REDUCTIONS = frozenset({
     aten.sum.dim_IntList, aten.prod.dim_int, aten.amax.default, aten.amin.default, aten.var.correction,
     aten.std.correction, aten.var_mean.correction, aten.std_mean.correction})
@@ -332,9 +335,9 @@ RULES: dict[Any, Rule] = {
 _ALWAYS = frozenset({
     *_IN_MEMORY_FORMAT, aten.isinf.default, aten.log_sigmoid_forward.default, aten.masked_fill.Scalar,
     aten.masked_fill.Tensor, aten.pow.Scalar, aten.roll.default, aten.rrelu_with_noise.default})
-"""Operations whose rule is wrong without such a dimension, too."""
+"""Operations for which torch's rule is wrong also if no dimension has fewer than two elements."""
 EVERY_RESULT = frozenset({
     aten.sort.default, aten.sort.stable, aten.frexp.Tensor, aten.log_sigmoid_forward.default,
     aten.var_mean.correction, aten.std_mean.correction})
-"""Operations whose results all have the strides of the first."""
+"""Operations whose results all have the strides of the first result."""
 VIEWS = frozenset({aten.view.default, aten._unsafe_view.default})

@@ -1,13 +1,13 @@
-"""What operators on symbolic sizes give, remembered for one trace: a model's layers run the same ones on the same
-sizes, and a backend records again what the trace has run.
+"""A cache of the results of operators on symbolic sizes, for one trace: a model's layers run the same operators on the
+same sizes, and a backend records again the operators that the trace has run.
 
-Torch's rules ask a question about symbols through several layers of Python, and an operator on symbols runs twice, so
-that it takes 50 times as long as one without. Entries belong to the environment: what the first run decided is a guard
-of the trace from then on.
+Torch's rules ask each question about symbols through several layers of Python, and an operator on symbols runs twice,
+so that it takes 50 times as long as one without. Entries belong to the environment: decisions of the first run are
+guards of the trace from then on.
 
-Invariant: an entry's key holds all that the operator's result can depend on: expressions for sizes, strides, offsets
-and the extent of memory viewed, dtypes, devices, this thread's state, and which kernels torch is to choose. Remembered
-are new plain tensors, and plain views of the first argument, of its dtype.
+Invariant: an entry's key holds everything that the operator's result can depend on: expressions for sizes, strides,
+offsets and the extent of viewed memory, dtypes, devices, this thread's state, and torch's switches for choosing
+kernels. Cached are new plain tensors, and plain views of the first argument that have its dtype.
 """
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from dynamo_lite.symbols.nodes import IntNode, expression_of, symbolic_int
 
 @functools.cache
 def is_remembered(func: Any) -> bool:
-    """Whether an operator gives new tensors, or a view of its first argument, that its arguments' metadata tells."""
+    """Whether an operator returns new tensors, or a view of its first argument, that follow from its arguments'
+    metadata."""
     if cache.is_remembered_view(func):
         return True
     if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
@@ -38,7 +39,7 @@ def is_remembered(func: Any) -> bool:
 
 
 def key_of(mode: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """What tells this call from others of the trace; None if it is not one that is remembered."""
+    """The cache key of a call; None if the call is of a kind that is not cached."""
     if not is_remembered(func) or torch.is_inference_mode_enabled():
         return None
     parts: list[Any] = [func, current_global_state(), *cache.choices()]
@@ -56,7 +57,7 @@ def key_of(mode: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 class _Nothing:
-    """Stands for the argument None in a key, where None is a number that can't be told."""
+    """Stands for the argument None in a key, where None itself stands for a number without an expression."""
 
 
 def _tell(mode: Any, values: Any, parts: list[Any]) -> bool:
@@ -76,7 +77,7 @@ def _tell(mode: Any, values: Any, parts: list[Any]) -> bool:
         elif cls is torch.SymInt:
             parts += (int, _told(value))
         elif cls in cache.PLAIN:
-            # 0.0 and -0.0 are equal, and so are no two NaNs.
+            # 0.0 and -0.0 are equal, and a NaN equals no NaN.
             parts += (cls, repr(value) if cls is float or cls is complex else value)
         elif cls is list or cls is tuple or cls is torch.Size:
             parts += (list, len(value))
@@ -96,7 +97,7 @@ def _told(number: Any) -> Any:
 
 
 def remembered(mode: Any, key: Any, args: Any) -> Any:
-    """New fake tensors as the same call made them before; None if there was none."""
+    """New fake tensors like those that the same call returned before; None if there was no such call."""
     found = mode.env.results.get(key)
     if found is None:
         return None
@@ -118,7 +119,7 @@ def _numbers(env: Any, expressions: Any) -> list[Any]:
 
 
 def remember(mode: Any, key: Any, func: Any, args: Any, result: Any) -> None:
-    """Keeps what a call has made, if these are plain tensors with memory of their own, or one plain view."""
+    """Caches the results of a call, if they are plain tensors with memory of their own, or a single plain view."""
     single = type(result) is FakeTensor
     results = (result,) if single else result
     if not isinstance(results, tuple) or not results or not all(type(r) is FakeTensor for r in results):

@@ -1,8 +1,8 @@
-"""What operators give for symbolic sizes, where torch has no rule, or one that asks for more than results depend on.
+"""Results of operators for symbolic sizes, where torch has no rule, or one that asks for more than results depend on.
 
 A rule takes the fake mode of the result and the operator's arguments, and returns the result, or ``NotImplemented`` for
-what it does not cover. Invariant: a rule asks of symbols nothing but what eager's result, or its error, depends on;
-``fake.symbolic`` compares what it gives with the operator's result for the sizes of the traced call.
+calls that it does not cover. Invariant: a rule decides nothing about symbols but what eager's result or error depends
+on; ``fake.symbolic`` compares the rule's result with the operator's result for the sizes of the traced call.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dynamo_lite.symbols.nodes import hint_of, is_symbolic
 
 
 def _new(mode: Any, sizes: Sequence[Any], like: torch.Tensor) -> torch.Tensor:
-    """A new contiguous tensor of a tensor's dtype."""
+    """A new contiguous tensor with the dtype and device of `like`."""
     try:
         env, known = mode.env, [told(n) for n in sizes]
     except NotKnown:
@@ -34,8 +34,8 @@ def _new(mode: Any, sizes: Sequence[Any], like: torch.Tensor) -> torch.Tensor:
 
 
 def _pad(mode: Any, x: torch.Tensor, pad: Sequence[Any], value: Any = 0) -> torch.Tensor:
-    """``constant_pad_nd``, for which torch has a kernel in place of a rule. It gives a copy of a part where nothing is
-    added."""
+    """``constant_pad_nd``, for which torch has a kernel but no metadata rule. Where nothing is added, it copies a part
+    of the operand."""
     size = list(x.shape)
     for at in range(len(pad) // 2):
         size[-1 - at] = size[-1 - at] + pad[2 * at] + pad[2 * at + 1]
@@ -55,8 +55,8 @@ def _convolution(
     mode: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, stride: Sequence[Any],
     padding: Sequence[Any], dilation: Sequence[Any], transposed: bool, output_padding: Sequence[Any], groups: int,
 ) -> Any:
-    """``convolution`` of contiguous tensors, whose result is contiguous, whatever computes it. Torch's rule finds out
-    first what does, by the size of the batch among other things, and each question would be a guard."""
+    """``convolution`` of contiguous tensors, whose result is contiguous for every implementation. Torch's rule first
+    finds out which implementation runs, which depends on the batch size and more; each question would be a guard."""
     spatial = x.dim() - 2
     if transposed or x.device.type != "cpu" or weight.dim() != x.dim() or x.layout is not torch.strided:
         return NotImplemented
@@ -79,7 +79,7 @@ def _convolution_backward(
     stride: Sequence[Any], padding: Sequence[Any], dilation: Sequence[Any], transposed: bool,
     output_padding: Sequence[Any], groups: int, output_mask: Sequence[bool],
 ) -> Any:
-    """Its gradients, which are contiguous where the operands are, likewise."""
+    """The gradients of ``convolution``, which are contiguous where the operands are."""
     sizes = (x.shape, weight.shape, bias_sizes if bias_sizes is not None else (grad.shape[1],))
     if transposed or x.device.type != "cpu" or x.layout is not torch.strided or weight.dim() != x.dim():
         return NotImplemented
@@ -107,7 +107,8 @@ def _is_empty(x: torch.Tensor) -> bool:
 
 
 def _is_contiguous(x: torch.Tensor) -> bool:
-    """Whether strides are those of a contiguous tensor, dimensions of one element included; asks nothing of symbols."""
+    """Whether all strides, also in dimensions of one element, are those of a contiguous tensor; decides nothing about
+    symbols."""
     dense: Any = 1
     for n, s in zip(reversed(x.shape), reversed(x.stride())):
         if not is_known_equal(s, dense):
@@ -119,8 +120,8 @@ def _is_contiguous(x: torch.Tensor) -> bool:
 def _slice(
     mode: Any, x: torch.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
 ) -> Any:
-    """``slice``, asking only for what the result depends on: ``x[-15:]`` of 15 rows is what it is of fewer, all of
-    them, so that the border lies where torch's rule has it for more than 15 alone."""
+    """``slice``, which decides only facts that the result depends on. ``x[-15:]`` of 15 rows gives all rows, as for
+    fewer, so the border case belongs to that outcome; torch's rule would put it with that of more than 15 rows."""
     if not -x.dim() <= dim < x.dim() or is_symbolic(step) or step < 1:
         return NotImplemented
     size = x.shape[dim]
@@ -141,14 +142,14 @@ def _slice(
 
 
 def _clamped(at: Any, size: Any) -> Any:
-    """An end of a slice as a position. Where the two answers for one counted from the end agree, it is the first."""
+    """A slice bound as a position. At the border where both outcomes agree, a negative bound becomes 0."""
     if at < 0:
         return 0 if at + size <= 0 else at + size
     return size if at > size else at
 
 
 def _complex(mode: Any, a: torch.Tensor, b: torch.Tensor) -> Any:
-    """``complex`` and ``polar``: laid out as a sum."""
+    """``complex`` and ``polar``: the result has the layout of a sum."""
     if a.dtype is not b.dtype or not a.dtype.is_floating_point:
         return NotImplemented
     with mode:
@@ -158,7 +159,7 @@ def _complex(mode: Any, a: torch.Tensor, b: torch.Tensor) -> Any:
 
 
 def _addcmul(mode: Any, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: Any = 1) -> Any:
-    """``addcmul`` and ``addcdiv``: laid out as the sum of the first with the product of the others."""
+    """``addcmul`` and ``addcdiv``: the layout is that of the first operand plus the product of the others."""
     if not x.dtype is a.dtype is b.dtype:
         return NotImplemented
     with mode:
@@ -166,7 +167,7 @@ def _addcmul(mode: Any, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, va
 
 
 def _addbmm(mode: Any, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """``addbmm``: as ``addmm`` of two of the matrices."""
+    """``addbmm``: the same result as ``addmm`` with two of the matrices."""
     if a.dim() != 3 or b.dim() != 3 or a.shape[0] != b.shape[0] or not a.shape[0] > 0:
         return NotImplemented
     with mode:
@@ -186,7 +187,7 @@ def _trace(mode: Any, x: torch.Tensor) -> Any:
 
 
 def _arange(mode: Any, start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
-    """``arange`` by steps that are whole, floats included, of whole ends: backwards, too; by halves, quarters, ..."""
+    """``arange`` with integral steps and ends, also as floats and also descending; and with steps of 1/2, 1/4, ..."""
     floats = any(type(n) is float for n in (start, end, step))
     numbers = [int(n) if type(n) is float and n.is_integer() else n for n in (start, end, step)]
     whole = all(type(n) is not float for n in numbers[:2])
@@ -208,7 +209,7 @@ def _arange(mode: Any, start: Any, end: Any, step: Any = 1, *, dtype: torch.dtyp
 
 
 def _solved(mode: Any, x: torch.Tensor, a: torch.Tensor, upper: bool = False) -> Any:
-    """``cholesky_solve``: columns that lie one behind the other."""
+    """``cholesky_solve``: the result is column-major."""
     if x.dim() != 2 or a.dim() != 2 or a.shape[0] != a.shape[1] or x.shape[0] != a.shape[0]:
         return NotImplemented
     with mode:
@@ -219,7 +220,8 @@ def _trilinear(
     mode: Any, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, expand1: Sequence[int], expand2: Sequence[int],
     expand3: Sequence[int], sumdim: Sequence[int], unroll_dim: int = 1,
 ) -> Any:
-    """``_trilinear``, which ``bilinear`` calls (ATen/native/Linear.cpp): new memory for what is not summed over."""
+    """``_trilinear``, which ``bilinear`` calls (ATen/native/Linear.cpp): a new tensor of the dimensions that are not
+    summed over."""
     operands = [(list(t.shape), set(at)) for t, at in ((a, expand1), (b, expand2), (c, expand3))]
     size: list[Any] = []
     for dim in range(a.dim() + len(expand1)):
@@ -232,8 +234,8 @@ def _trilinear(
 
 
 def _encoder_layer(mode: Any, src: torch.Tensor, *others: Any, **named: Any) -> Any:
-    """The fast path of ``nn.TransformerEncoderLayer``, for which torch 2.11 has no rule, and later ones one that keeps
-    the order of dimensions."""
+    """The fast path of ``nn.TransformerEncoderLayer``, for which torch 2.11 has no rule, and later versions a rule that
+    keeps the order of dimensions."""
     return _new(mode, src.shape, src)
 
 

@@ -1,10 +1,10 @@
 """The entry of torch's fake tensor mode, without the packages that torch would import there.
 
-A dispatch reads a handful of configuration values from ``torch._dynamo``; reference functions are wrapped so that their
-first call imports it; what rules ask about symbols is sympy's. And before C++ hands anything to the class of a tensor,
-rather than to a mode, it imports ``torch.distributed.tensor`` (see ``fake.meta_kernels``).
+A dispatch reads a few configuration values from ``torch._dynamo``; reference functions are wrapped such that their
+first call imports it; the questions of metadata rules about symbols import sympy. Also, before C++ dispatches anything
+to the class of a tensor rather than to a mode, it imports ``torch.distributed.tensor`` (see ``fake.meta_kernels``).
 
-Invariant: a dispatch gives what torch's own would.
+Invariant: a dispatch has the same result as torch's own.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dynamo_lite.symbols import torch_questions
 
 
 class _ToClass(TorchDispatchMode):
-    """Takes what rules in Python call to the class of fake tensors, where there is no other mode to take it."""
+    """A mode that dispatches calls of Python rules to the class of fake tensors, where no other mode is active."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -41,8 +41,8 @@ _to_class = _ToClass()
 
 
 def dispatch(mode: FakeTensorMode, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    """What the mode's own dispatch gives. It begins behind ``__torch_dispatch__``, which logs each TypeError with its
-    traceback (see ``fake.quiet``). An exception may leave modes behind; the caller takes them off."""
+    """The result of the mode's own dispatch. It bypasses ``__torch_dispatch__``, which logs each TypeError with its
+    traceback (see ``fake.quiet``). After an exception, modes may still be on the stack; the caller removes them."""
     made = meta_kernels.run(mode, func, args, kwargs)
     if made is not NotImplemented:
         return made
@@ -54,21 +54,21 @@ def dispatch(mode: FakeTensorMode, func: Any, types: Any, args: Any, kwargs: Any
 
 
 class _StandIn:
-    """What FakeTensorMode and torch.func's gradients read from ``torch._dynamo`` while they run; anything else is read
-    from the package itself, which is imported for it as torch would."""
+    """Provides what FakeTensorMode and torch.func's gradients read from ``torch._dynamo`` while they run. Any other
+    attribute is read from the package itself, which is imported for that purpose, as torch would do."""
 
     config = types.SimpleNamespace(_custom_ops_profile=None)
-    # Whoever has torch compile backward passes has imported the package.
+    # A program that has torch compile backward passes has imported the package, so no stand-in is used.
     compiled_autograd = types.SimpleNamespace(_disable=contextlib.nullcontext)
 
     def __getattr__(self, name: str) -> Any:
-        # Somebody may import the real package during a dispatch: its own modules look each other up through torch.
+        # The real package may be imported during a dispatch: its own modules look each other up through torch.
         real = sys.modules.get("torch._dynamo")
         if real is None:
             if name.startswith("__"):
                 raise AttributeError(name)
             torch.__dict__.pop("_dynamo", None)
-            real = torch.__getattr__("_dynamo")  # which imports it
+            real = torch.__getattr__("_dynamo")  # imports the package
         return getattr(real, name)
 
 
@@ -82,14 +82,14 @@ def _stand_in_scope() -> Iterator[None]:
         with torch_questions.scope(symbols=False):
             yield
     finally:
-        # A real import during the dispatch replaces the attribute; then there is nothing to take back.
+        # A real import during the dispatch replaces the attribute; then there is nothing to undo.
         if torch.__dict__.get("_dynamo") is _CONFIG_STAND_IN:
             del torch.__dict__["_dynamo"]
 
 
 def scope() -> contextlib.AbstractContextManager[None]:
-    """While the dispatcher runs, ``torch._dynamo.config`` resolves to the few values it reads, and what it asks about
-    symbols is answered without sympy."""
+    """A context for the dispatcher, in which ``torch._dynamo.config`` resolves to the few values that it reads, and its
+    questions about symbols are answered without sympy."""
     if "_dynamo" in torch.__dict__:
         return torch_questions.scope(symbols=False)
     return _stand_in_scope()
@@ -97,14 +97,14 @@ def scope() -> contextlib.AbstractContextManager[None]:
 
 @functools.cache
 def unwrap_reference_functions() -> int:
-    """Spares torch's reference implementations their wrapper's import of ``torch._dynamo``.
+    """Prevents the wrappers of torch's reference implementations from importing ``torch._dynamo``.
 
-    ``torch._disable_dynamo`` remembers on the wrapped function what to call; until then it imports. The references are
-    only reached here from inside a fake dispatch, where there is nothing to disable, so the function itself is the
-    answer.
+    ``torch._disable_dynamo`` imports the package to find the function to call, and stores that on the wrapped function.
+    Here the references are reached only from inside a fake dispatch, where there is nothing to disable, so the wrapped
+    function itself is stored in advance.
 
     Returns:
-        how many functions were marked.
+        the number of functions that were marked.
     """
     import torch._decomp
     import torch._refs
@@ -116,13 +116,13 @@ def unwrap_reference_functions() -> int:
     refs = torch._refs
     modules = (refs, refs.nn.functional, refs.special, refs.linalg, refs.fft, torch._decomp.decompositions)
     tables = (torch._decomp.decomposition_table, torch._decomp.meta_table)
-    # Many stand in several of these.
+    # Many functions occur in several of these.
     spaces: list[dict[Any, Any]] = [*map(vars, modules), *tables]
     candidates = {id(value): value for space in spaces for value in space.values()}
     marked = 0
     for function in candidates.values():
         while isinstance(function, types.FunctionType):
-            # `__wrapped__` skips levels where wrappers copy each other's dictionaries; the closure tells the truth.
+            # `__wrapped__` skips levels, because wrappers copy each other's dicts; the closure is reliable.
             code, cells = function.__code__, function.__closure__
             if not cells or "fn" not in code.co_freevars:
                 break

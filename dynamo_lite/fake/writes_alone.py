@@ -1,11 +1,11 @@
 """Operators of users' libraries that do nothing but write to tensors which they are given.
 
-A library may register an operator's kernels for devices and, for all others, one that is put together of torch's
-operations. On fake tensors that one runs, and where it loops over elements, as a recursive filter does over
-a recording, tracing takes as long as the recording is (torchaudio's `lfilter` of 1,600 samples: 2 s), and
-is for its length alone. What the operator gives is known from its schema: the tensors that it has written to.
+A library may register kernels of an operator for devices and, for everything else, one that is composed of torch's
+operations. On fake tensors the composed one runs. If it loops over elements, as a recursive filter does over a
+recording, tracing takes time in proportion to the recording's length (torchaudio's `lfilter` of 1,600 samples: 2 s),
+and the trace is valid for that length only. The operator's result follows from its schema: the tensors written to.
 
-Invariant: an operator with a metadata rule, and one that gives anything new, is left to torch's mode.
+Invariant: operators that have a metadata rule or return new tensors are left to torch's mode.
 """
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _BUILTIN = frozenset({"aten", "prim", "prims", "quantized", "_c10d_functional"})
 
 @functools.cache
 def _places(func: Any) -> tuple[tuple[str, ...], bool] | None:
-    """The names of the arguments that an operator gives back, and whether it gives one alone; None for an operator that
-    is not of this kind."""
+    """The names of the arguments that an operator returns, and whether it returns a single one; None for an operator
+    that is not of this kind."""
     name, schema = func.name(), func._schema
     if func.namespace in _BUILTIN or torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"):
         return None
@@ -40,7 +40,7 @@ def _places(func: Any) -> tuple[tuple[str, ...], bool] | None:
 
 
 def results(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """What such an operator gives; ``NotImplemented`` for another one."""
+    """The result of an operator of this kind; ``NotImplemented`` for any other operator."""
     places = _places(func)
     if places is None:
         return NotImplemented

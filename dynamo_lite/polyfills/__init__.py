@@ -1,7 +1,7 @@
-"""Python equivalents of C functions, traced in their place; one module by topic.
+"""Python equivalents of C functions, which are traced in their place; one module for each topic.
 
-The standard library documents most of these as equivalent Python (docs of itertools and functools). Invariant: a
-replacement gives what the C function gives for every argument that it takes, exceptions included.
+The standard library documents most of these as equivalent Python (docs of itertools and functools). Invariant: for
+every argument that a replacement takes, it has the result of the C function, exceptions included.
 
 May import `rules`, where each is registered, and `torch_versions`; knows nothing of trackers.
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..rules.table import replaces
-from . import attention as attention  # for the rows that it registers
+from . import attention as attention  # imported for the rows that it registers
 from . import bisection as bisection  # likewise
 from . import distributions as distributions  # likewise
 from . import flex_attention as flex_attention  # likewise
@@ -28,7 +28,7 @@ _NOTHING = object()
 
 
 def call_module(module: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """The frame of a compiled module's call: ``module(...)`` is evaluated in it as in any caller."""
+    """The frame of a compiled module's call: ``module(...)`` is evaluated in it as in any other caller."""
     return module(*args, **kwargs)
 
 
@@ -97,7 +97,7 @@ def count_elements(mapping: dict[Any, int], iterable: Iterable[Any], /) -> None:
 
 
 def update_ordered(mapping: Any, given: Any, /) -> None:
-    """What OrderedDict.update() does with its argument (Objects/odictobject.c, mutablemapping_update_arg)."""
+    """The handling of its argument by OrderedDict.update() (Objects/odictobject.c, mutablemapping_update_arg)."""
     if type(given) is dict:
         _add_pairs(mapping, list(given.items()))
     elif hasattr(given, "keys"):
@@ -147,7 +147,7 @@ def methodcaller(name: str, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any
 
 
 class _Key:
-    """What functools.cmp_to_key makes: an object that compares through the function."""
+    """The object that functools.cmp_to_key makes, which compares through the function."""
 
     __slots__ = ("compare", "obj")
     __hash__ = None  # type: ignore[assignment]

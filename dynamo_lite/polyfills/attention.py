@@ -1,6 +1,7 @@
-"""Stand-ins for the parts of ``nn.Transformer`` that ask what elements a mask has.
+"""Stand-ins for the parts of ``nn.Transformer`` that ask for the elements of a mask.
 
-Invariant: results are eager's for every mask; which of two kernels that give the same computes them may differ.
+Invariant: results are eager's for every mask; where two kernels have the same results, another one may run than in
+eager.
 """
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _DEVICES = ("cpu", "cuda", "xpu")
 
 @stands_in_for(_detect_is_causal_mask)
 def detect_is_causal_mask(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
-    """``_detect_is_causal_mask``, whose answer is a hint beside the mask: torch documents that no is always right."""
+    """``_detect_is_causal_mask``, whose answer is only a hint: as torch documents, False is always correct."""
     return is_causal is True
 
 
@@ -29,8 +30,8 @@ def encode(
 ) -> Tensor:
     """``nn.TransformerEncoder.forward``.
 
-    In inference eager drops padded positions (as a nested tensor) and gives zeros for them, if these stand at the end
-    of each sequence. Here they are computed with the others, and become zeros after the last layer.
+    In inference eager drops padded positions (with a nested tensor) and returns zeros for them, if they are at the end
+    of each sequence. Here they are computed like the others, and become zeros after the last layer.
     """
     src_key_padding_mask = F._canonical_mask(
         mask=src_key_padding_mask, mask_name="src_key_padding_mask", other_type=F._none_or_dtype(mask),

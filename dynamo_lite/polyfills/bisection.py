@@ -1,6 +1,6 @@
 """The functions of ``bisect`` in Python, traced in place of those in C.
 
-Invariant: each compares the elements that the function in C compares, in the same order.
+Invariant: each function compares the same elements as the function in C, in the same order.
 """
 from __future__ import annotations
 

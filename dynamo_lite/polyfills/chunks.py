@@ -1,6 +1,6 @@
 """``torch.vmap`` over a batch in chunks (``_chunked_vmap`` in ``torch._functorch.vmap``).
 
-Invariant: the function runs for one chunk after the other, the last one smaller where they do not come out even.
+Invariant: the function runs for one chunk after the other; the last one is smaller if the batch is no multiple.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def chunked_vmap(
         leaves, spec = pytree.tree_flatten(args)
         dims = pytree._broadcast_to_and_flatten(list(in_dims) if isinstance(in_dims, tuple) else in_dims, spec)
         if dims is None:
-            return mapped(*args, **kwargs)  # says what does not fit
+            return mapped(*args, **kwargs)  # raises the error about what does not fit
         sizes = [leaf.size(dim) for leaf, dim in zip(leaves, dims) if dim is not None]
         size = sizes[0] if sizes else 0
         if size <= chunk_size or any(other != size for other in sizes):
@@ -41,7 +41,7 @@ def chunked_vmap(
 
 
 def _joined(made: list[Any], out_dims: Any) -> Any:
-    """What the function gives for the whole batch, of what it gave for its chunks."""
+    """The function's result for the whole batch, joined from its results for the chunks."""
     if isinstance(out_dims, int) and isinstance(made[0], torch.Tensor):
         return torch.cat(made, out_dims)
     form = pytree.tree_structure(made[0])

@@ -1,6 +1,6 @@
 """Stand-ins for parts of ``torch.distributions`` that look at a tensor's values to decide what to compute.
 
-Invariant: each returns what torch's own returns.
+Invariant: each has the same result as torch's own function.
 """
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..rules.table import stands_in_for
 
 @stands_in_for("torch.distributions.distribution:_all_true_or_runtime_assert")
 def all_true(valid: torch.Tensor, error_message: str) -> Any:
-    """What decides whether parameters are valid, a function since torch 2.15: the tensor, so that the branch which asks
-    for its truth is one that raises."""
+    """The check whether parameters are valid, a function since torch 2.15. It returns the tensor, so that the branch
+    that asks for its truth is one whose other side raises."""
     return torch._is_all_true(valid)
 
 
 @stands_in_for(constraints._Symmetric.check)
 def is_symmetric(self: Any, value: torch.Tensor) -> torch.Tensor:
-    """``constraints.symmetric.check``: whether matrices are square is known without a look at the values."""
+    """``constraints.symmetric.check``: whether matrices are square is known without looking at the values."""
     if value.shape[-2] != value.shape[-1] and value.shape[:-2].numel():
         return super(constraints._Symmetric, self).check(value)
     return torch.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
@@ -36,6 +36,6 @@ def is_positive_semidefinite(self: Any, value: torch.Tensor) -> torch.Tensor:
 
 @stands_in_for(constraints._PositiveDefinite.check)
 def is_positive_definite(self: Any, value: torch.Tensor) -> torch.Tensor:
-    """``constraints.positive_definite.check``: where nothing is symmetric, torch does not try to factorize."""
+    """``constraints.positive_definite.check``: if not all matrices are symmetric, torch does not try to factorize."""
     symmetric = super(constraints._PositiveDefinite, self).check(value)
     return torch.where(symmetric.all(), torch.linalg.cholesky_ex(value).info.eq(0), symmetric)

@@ -1,8 +1,8 @@
-"""Stand-ins for ``flex_attention`` of ``torch.nn.attention``, and for what it tells torch's compiler.
+"""Stand-ins for ``flex_attention`` of ``torch.nn.attention``, and for its hints to torch's compiler.
 
 Invariant: results are those of torch's dense formulas (``math_attention`` in
-``torch._higher_order_ops.flex_attention``), which eager computes. A block mask says
-nothing that its function ``mask_mod`` does not.
+``torch._higher_order_ops.flex_attention``), which eager computes. A block mask holds no information beyond that in its
+function ``mask_mod``.
 """
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from torch.utils import _pytree as pytree
 from ..rules.table import Rule, row, stands_in_for
 
 _LN2 = math.log(2)
-# Which of the arguments batch, head, row and column of a function of scores is mapped over, from the inside.
+# For each of four nested vmaps, innermost first, the arguments of a score function (batch, head, row, column) that it
+# maps.
 _MAPPED = ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None))
 
 
 class IndexByTensors(TorchFunctionMode):
-    """While it is on, tensors of one element that index a tensor stay tensors: eager reads their elements."""
+    """While this mode is on, tensors of one element that index a tensor stay tensors; eager reads their elements."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.Tensor.__getitem__:
@@ -39,7 +40,7 @@ class IndexByTensors(TorchFunctionMode):
 
 
 def _of_all_scores(function: Callable[..., Any], *before: int) -> Callable[..., Any]:
-    """A function of one score's batch, head, row and column as one of all of them."""
+    """Turns a function of one score's batch, head, row and column into a function of those of all scores."""
     for mapped in _MAPPED:
         function = torch.vmap(function, in_dims=(*before, *mapped))
     return function
@@ -53,8 +54,8 @@ def flex_attention(
     """The operator behind ``flex_attention``.
 
     Returns:
-        The result of shape (batch, heads, rows, width of values) in query's order of dimensions; of each row the
-        logarithm, to the base 2, of the sum of exponentials, and the largest score, in the same unit.
+        The result, of shape (batch, heads, rows, width of values) and in query's order of dimensions; for each row, the
+        logarithm to base 2 of the sum of exponentials; and for each row the largest score, in the same unit.
     """
     if torch.is_autocast_enabled(query.device.type):
         query, key, value = (_cast(x) for x in (query, key, value))
@@ -65,7 +66,7 @@ def flex_attention(
         key, value = (_for_all_heads(x, query.size(0), groups) for x in (key, value))
         scores = _scores(query, key, score_mod, block_mask[-1], scale, score_mod_other_buffers, mask_mod_other_buffers)
         empty = (scores == -math.inf).all(-1)
-        # The gradient of a row without any score would be infinity less infinity.
+        # For a row without any score, the gradient would be infinity minus infinity.
         finite = torch.where(empty.unsqueeze(-1), 0.0, scores)
         sums = torch.where(empty, -math.inf, finite.logsumexp(-1))
         largest = scores.detach().amax(-1) if scores.size(-1) else scores.detach().max(-1)[0]
@@ -74,7 +75,7 @@ def flex_attention(
 
 
 def _cast(x: Tensor) -> Tensor:
-    """As autocast does with an argument."""
+    """Casts an argument as autocast does it."""
     eligible = x.is_floating_point() and x.dtype != torch.float64
     return x.to(torch.get_autocast_dtype(x.device.type)) if eligible else x
 
@@ -99,7 +100,7 @@ def _scores(
 
 
 def _in_order_of(result: Tensor, like: Tensor) -> Tensor:
-    """A copy whose dimensions lie in memory in the order of another tensor's, the last one innermost."""
+    """A copy whose dimensions lie in memory in the order of another tensor's, except that the last is innermost."""
     order = sorted(range(3, -1, -1), key=lambda dim: like.stride(dim))
     order = [3] + [dim for dim in order if dim != 3]
     strides, step = [0] * 4, 1
@@ -112,14 +113,14 @@ def _in_order_of(result: Tensor, like: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def no_notes(annotation: dict[str, Any]) -> Iterator[None]:
-    """``torch.fx.traceback.annotate``, whose notes torch's compiler reads."""
+    """``torch.fx.traceback.annotate``, whose annotations only torch's compiler reads."""
     yield
 
 
 def mark_static(t: Tensor, index: Any = None) -> None:
-    """``torch._dynamo.mark_static`` of a tensor that is traced: what its sizes are is settled by then."""
+    """``torch._dynamo.mark_static`` of a traced tensor: the treatment of its sizes has been settled by then."""
 
 
-# In plain Python, behind a break, both do what torch has them do.
+# In plain Python after a break, both run torch's own code.
 row(Rule.SUBSTITUTED, traceback.annotate, calls=no_notes)
 row(Rule.SUBSTITUTED, "torch._dynamo.decorators:mark_static", calls=mark_static)

@@ -1,7 +1,7 @@
-"""Stand-ins for torch's control flow as functions, ``torch.cond`` and its like.
+"""Stand-ins for torch's control flow functions, such as ``torch.cond``.
 
-Called plainly, torch hands these to torch.compile; what they compute is what is written here. Invariant: each calls
-the program's functions with what torch calls them with, in the same order.
+When a program calls these in eager, torch passes them to torch.compile; the functions here compute the same.
+Invariant: each calls the program's functions with the same arguments as torch does, in the same order.
 """
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .tracing import nested_code
 
 
 def both_branches(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any) -> Any:
-    """Both branches as graphs, of which a node runs one; plain Python has no such thing."""
+    """Both branches as graphs, of which a node runs one; there is no equivalent in plain Python."""
     return NotImplemented
 
 
 @stands_in_for(torch.cond)
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
-    """``torch.cond``: a branch, or a node with both branches."""
+    """``torch.cond``: one branch, or a node with both branches."""
     if isinstance(pred, torch.Tensor):
         if pred.numel() != 1:
             raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
@@ -88,6 +88,6 @@ def nested_region(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return func(*args, **kwargs)
 
 
-# torch makes the function anew for each region.
+# torch makes a new function for each region.
 row(Rule.INLINE, nested_code(nested_code(mark_compile_region.__code__, "wrap"), "inner"),
     reason="it calls the function of the region")

@@ -1,9 +1,9 @@
 """Python equivalents of itertools, traced in place of the C classes.
 
-An iterator takes from what it iterates over as late as the C one does: a program that stops early finds the rest still
-there, and an endless one ends. Invariant: each public function does at once what the C class does when it is called,
-and leaves the rest to a generator whose parameters are arguments of the C class, so that one that has not begun can be
-rebuilt.
+An iterator takes elements from the underlying iterator as late as the C one does: a program that stops early finds the
+rest still there, and iteration over an endless iterator can end. Invariant: each public function does at once what the
+C class does when it is called, and leaves the rest to a generator. The generator's parameters are arguments of the C
+class, so that a generator that has not started can be rebuilt.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..rules.table import replaces
 
 
 class Steps:
-    """What an iterator still gives. A loop over an iterator asks it for its iterator once more, which C does not."""
+    """The rest of an iterator. A loop over the iterator itself would call its ``__iter__`` again, unlike the C code."""
 
     __slots__ = ("iterator",)
 
@@ -385,8 +385,8 @@ def groupby(iterable: Iterable[Any], key: Any = None) -> Iterator[Any]:
 
 
 def _groupby(iterator: Iterator[Any], key: Any) -> Iterator[Any]:
-    number = 0  # of the group that was handed out last, the only one that still has elements
-    waiting = False  # an element that has been taken and not given to a group
+    number = 0  # number of the group that was returned last, the only one that still has elements
+    waiting = False  # whether an element has been taken that is in no group yet
     element = element_key = group_key = None
 
     def take() -> None:

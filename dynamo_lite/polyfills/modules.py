@@ -1,7 +1,7 @@
 """nn.Module's call with hooks, for the hooks that most programs have.
 
-Invariant: as ``torch.nn.Module._call_impl`` for hooks that take the arguments without keywords, where none is about
-gradients or called when forward raises.
+Invariant: the same as ``torch.nn.Module._call_impl`` for hooks that take the positional arguments only, where no hook
+is about gradients or is called when forward raises.
 """
 from __future__ import annotations
 

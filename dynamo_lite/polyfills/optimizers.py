@@ -1,6 +1,6 @@
-"""Stand-ins for what optimizers call that can't be in a graph as it is.
+"""Stand-ins for functions that optimizers call and that can't be in a graph as they are.
 
-Invariant: each does to its arguments what torch's own does, numbers rounded where torch rounds them.
+Invariant: each does the same to its arguments as torch's own function, and rounds numbers where torch rounds them.
 """
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Region:
 
 
 def use_grad(step: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
-    """What ``torch.optim.optimizer._use_grad_for_differentiable`` makes of a step, without its breaks, which are there
-    for torch's own compiler."""
+    """A step under ``torch.optim.optimizer._use_grad_for_differentiable``, without its graph breaks, which serve
+    torch's own compiler only."""
     before = torch.is_grad_enabled()
     try:
         torch.set_grad_enabled(self.defaults["differentiable"])
@@ -51,7 +51,7 @@ def group_tensors(tensors: Sequence[Sequence[Tensor | None]], with_indices: bool
 
 # ---------------------------------------------------------------- numbers that are in a tensor
 _IN_FLOAT32 = (torch.float32, torch.float16, torch.bfloat16)
-"""Types that torch's loops compute in float32."""
+"""Dtypes for which torch's loops compute in float32."""
 
 
 def _computed_in_float32(*tensors: Tensor) -> bool:
@@ -59,13 +59,13 @@ def _computed_in_float32(*tensors: Tensor) -> bool:
 
 
 def _factor(number: Any, like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """A number as torch's loops have it, rounded to a type."""
+    """A number rounded to a dtype, as torch's loops have it."""
     return (like.new_ones(1, dtype=dtype) * number).reshape(())
 
 
 def _sum(self: Tensor, other: Any, alpha: Any, sign: int) -> Tensor:
-    """``self + sign * alpha * other``, rounded once: torch's loops use fused operations, which for float32 is what
-    double gives."""
+    """``self + sign * alpha * other``, rounded once: torch's loops use fused multiply-add, whose float32 result is the
+    same as that of double arithmetic."""
     if _computed_in_float32(self, other):
         product = _factor(alpha, other, other.dtype).double() * other.double()
         return (self.double() + sign * product).float().to(self.dtype)
@@ -89,7 +89,7 @@ def sub(self: Tensor, other: Any, *, alpha: Tensor) -> Tensor:
 
 
 def _product(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> Tensor:
-    """``self + value * tensor1 * tensor2``, the second product and the sum rounded once."""
+    """``self + value * tensor1 * tensor2``; the second product and the sum are rounded once, together."""
     if _computed_in_float32(self, tensor1, tensor2):
         scaled = (_factor(value, tensor1) * tensor1.float()).double()
         return (self.double() + scaled * tensor2.double()).float().to(self.dtype)
@@ -132,10 +132,10 @@ METHODS: dict[str, tuple[Callable[..., Any], str]] = {
     **{f.__name__: (f, "value") for f in (addcdiv_, addcmul_, addcdiv, addcmul)},
     **{f.__name__: (f, "weight") for f in (lerp, lerp_)},
 }
-"""Methods of tensors that have an argument, of this name, that may be a tensor of one element."""
+"""Methods of tensors with the name of an argument that may be a tensor of one element."""
 
 
-_RETURNS_FIRST_LIST = torch._foreach_mul_([torch.empty(0, device="cpu")], 1.0) is not None  # newer versions of torch
+_RETURNS_FIRST_LIST = torch._foreach_mul_([torch.empty(0, device="cpu")], 1.0) is not None  # true for newer versions
 
 
 def foreach_with_tensor_(
@@ -148,10 +148,10 @@ def foreach_with_tensor_(
 
 
 def foreach_with_numbers(name: str, argument: str | None, number: Any, *lists: Sequence[Tensor]) -> list[Tensor]:
-    """An operation on lists with a number, or a list of them.
+    """An operation on lists of tensors with a number, or with a list of numbers.
 
     Args:
-        argument: the number's name in a call of the method; None: it is the last argument.
+        argument: the number's keyword in a call of the method; None: it is the last positional argument.
     """
     made = []
     for i, operands in enumerate(zip(*lists)):
