@@ -15,7 +15,7 @@ from ..rules.table import stands_in_for
 @stands_in_for("torch.distributions.distribution:_all_true_or_runtime_assert")
 def all_true(valid: torch.Tensor, error_message: str) -> Any:
     """The check whether parameters are valid, a function since torch 2.15. It returns the tensor, so that the branch
-    that asks for its truth is one whose other side raises."""
+    on its truth is seen to be one of which a side raises."""
     return torch._is_all_true(valid)
 
 

@@ -94,7 +94,7 @@ class Choices:
 def choose(
     tx: Tracer, symbol: str, item: VariableTracker, best: VariableTracker
 ) -> VariableTracker | None:
-    """``item if item symbol best else best`` as a node of the graph; None where the program would notice."""
+    """``item if item symbol best else best`` as a node of the graph; None where the program could tell."""
     if not isinstance(item, TensorVariable) or not isinstance(best, TensorVariable) or item is best:
         return None
     output = tx.output

@@ -65,7 +65,7 @@ class Guardable(NamedTuple):
         none: no tensor may be guarded.
         changed: the paths of values that have changed from call to call.
         changed_names: the names of such values; ``ANY_NAME`` stands for all names.
-        left: the frame's locals that were computed before a break.
+        left: the locals that a resume function gets from the code before the break.
         computed: whether the frame's arguments count as computed by the program, in contrast to attributes of objects.
     """
 

@@ -1,8 +1,7 @@
 """Python modules, ``nn.Module`` instances, and functions that are called but never traced.
 
 An nn.Module is guarded by structure: its class, the attributes that the trace reads, and the absence of hooks.
-Invariant: no tracker or guard of this file holds or compares the identity of a user's nn.Module, so that equal modules
-share a compiled artifact.
+Invariant: nothing here depends on the identity of a user's nn.Module, so that equal modules share a compiled artifact.
 """
 from __future__ import annotations
 
