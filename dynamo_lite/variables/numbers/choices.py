@@ -47,7 +47,7 @@ class Choice:
 
     Args:
         tensor: the result.
-        visit: position in the root frame's trace of the instruction that makes the choice.
+        visit: the number of the root frame's instruction that makes the choice.
     """
 
     tensor: ChosenTensorVariable

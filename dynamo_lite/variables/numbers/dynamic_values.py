@@ -2,10 +2,10 @@
 
 The first compile of a frame specializes on the value of a number and on the elements of a list. If that is why a cache
 entry did not fit, the next compile uses the trackers of this module: as long as the program only computes with a
-number, compares it, and appends to a list, one entry fits all calls. An int is a symbol (``symbolic_ints``); arithmetic
-of floats is done by the graph, which gets the number as an input (``scalars``). Invariant: other uses of such a value
-fix it by the guard that the first compile would have added. Only the last entry that the config allows breaks the
-graph instead, so that this entry fits all calls.
+number, compares it, and appends to a list, one entry fits all calls. An int is a symbol, and a float is an
+``OutsideNumber`` (``symbolic_ints``): the guard program computes with it, or the graph, which gets it as an input.
+Invariant: other uses of such a value fix it by the guard that the first compile would have added. Only the last entry
+that the config allows breaks the graph instead, so that this entry fits all calls.
 """
 from __future__ import annotations
 

@@ -104,7 +104,8 @@ class NNModuleVariable(ObjectVariable):
         return not tx.output.effects.attributes_of(self).keys().isdisjoint(names)
 
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        """module(...): a call of `forward` alone where there are no hooks, else nn.Module's own code, inlined."""
+        """module(...): without hooks, a call of `forward` alone; with hooks around `forward` only, ``call_with_hooks``;
+        otherwise nn.Module's own code, inlined."""
         own = ("__call__", "_wrapped_call_impl"), ("_call_impl", "_call_impl")
         if not all(_is_torchs(tx.classes.lookup(self.cls, name), wanted) for name, wanted in own):
             return super().call(tx, args, kwargs)
