@@ -25,6 +25,7 @@ from dynamo_lite.fake import (
     casting,
     layers,
     overlap,
+    own_rules,
     quiet,
     refusals,
     result_types,
@@ -425,12 +426,11 @@ class TraceFakeMode(FakeTensorMode):
     def _dispatch_new(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         result: Any
         with torch_entry.scope():
-            if func in _CONTIGUOUS_LIKE:
-                first = args[_CONTIGUOUS_LIKE[func]]
-                like = {"dtype": first.dtype, "device": first.device}
-                shape = (tuple(first.shape),)
-                result = torch_entry.dispatch(self, torch.ops.aten.empty.memory_format, types, shape, like)
-            elif self.known:
+            result = own_rules.result(
+                func, args, kwargs or {}, lambda f, a, k: torch_entry.dispatch(self, f, types, a, k))
+            if result is not NotImplemented:
+                return result
+            if self.known:
                 result = self.known.dispatch(self, torch_entry.dispatch, func, types, args, kwargs or {})
             else:
                 result = torch_entry.dispatch(self, func, types, args, kwargs or {})
@@ -539,14 +539,6 @@ def _has_composite_kernel(func: Any) -> bool:
         return False
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
 
-
-# Operators without a metadata rule in torch, or with one that gives other strides (of 2.13, for an encoder's layer),
-# whose result is contiguous, with the shape and type of the argument at this position.
-_CONTIGUOUS_LIKE = {
-    torch.ops.aten._sample_dirichlet.default: 0, torch.ops.aten.binomial.default: 0,
-    torch.ops.aten._dirichlet_grad.default: 0, torch.ops.aten.multi_margin_loss_backward.default: 1,
-    torch.ops.aten.multilabel_margin_loss_backward.default: 1, torch.ops.aten._transformer_encoder_layer_fwd.default: 0,
-}
 
 # Operators in whose place the metadata rule of another one runs: shifts by these names, whose own rule, in Python,
 # refuses operands of bools, and lets pass floats.

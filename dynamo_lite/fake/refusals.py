@@ -108,9 +108,10 @@ def _check_bounds(whole: torch.Tensor, size: Sequence[int], stride: Sequence[int
 # Whose metadata rules let pass dimensions, empty operands, or floats that eager refuses.
 _LENIENT = frozenset({
     getattr(getattr(aten, name), overload) for name in (
-        "sort", "argsort", "msort", "max", "min", "aminmax", "median", "nanmedian", "index_select", "bitwise_and",
-        "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift", "__and__", "__or__",
-        "__xor__", "__lshift__", "__rshift__", "gcd", "lcm", "_softmax", "_log_softmax", "bucketize",
+        "sort", "argsort", "msort", "max", "min", "aminmax", "_aminmax", "median", "nanmedian", "index_select",
+        "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift",
+        "__and__", "__or__", "__xor__", "__lshift__", "__rshift__", "gcd", "lcm", "_softmax", "_log_softmax",
+        "bucketize",
     ) for overload in getattr(aten, name).overloads() if not overload.endswith("out")
 })
 

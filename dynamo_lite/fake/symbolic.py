@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor, no_dispatch
 from torch.utils import _pytree as pytree
 
 from dynamo_lite import log
-from dynamo_lite.fake import dense_results, plain_results, plain_views, symbolic_cache
+from dynamo_lite.fake import dense_results, own_rules, plain_results, plain_views, symbolic_cache
 from dynamo_lite.fake import strides as stride_rules
 from dynamo_lite.fake.symbolic_rules import RULES
 from dynamo_lite.runtime import signal_handlers
@@ -119,6 +119,10 @@ def _by_rule(mode: Any, expected: Any, func: Any, args: Any, kwargs: Any) -> Any
             return result
     if func in RULES:
         return RULES[func](mode, *args, **kwargs)
+    with mode:
+        result = own_rules.result(func, args, kwargs, lambda f, a, k: f(*a, **k))
+    if result is not NotImplemented:
+        return result
     return dense_results.result(mode, expected, func, args, kwargs)
 
 

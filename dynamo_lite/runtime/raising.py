@@ -23,6 +23,7 @@ _NAMES = (
     "hist", "linalg", "cholesky", "inverse", "lu_", "ldl", "repeat_interleave", "masked_scatter", "masked_select",
     "assert", "linspace.Tensor", "logspace.Tensor", "searchsorted", "unique", "pack_padded_sequence",
     "nonzero_static", "local_scalar_dense", "equal", "tensor_split.tensor", "quantile", "nanquantile", "multigammaln",
+    "fake_quantize",
 )
 _HARMLESS = ("binary_cross_entropy_with_logits", "index_fill.Dimname", "embedding_dense_backward",
              "linalg_vector_norm", "linalg_cross", "linalg_vecdot", "linalg_diagonal", "linalg_matmul")
