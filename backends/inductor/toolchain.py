@@ -151,7 +151,9 @@ def _started(command: list[str], said: str, scratch: str) -> subprocess.Popen[by
 
 def _failure(command: list[str], source: Path, code: int, text: str) -> Exception:
     """The exception for a compiler that has failed, from its exit code and messages."""
-    first = exc.one_line(next((line for line in text.splitlines() if "error" in line), text.strip()[:300]))
+    # Of the linker's failure the driver says no more than that there is one.
+    errors = (line for line in text.splitlines() if "error" in line and not line.startswith("collect2: error: ld "))
+    first = exc.one_line(next(errors, text.strip()[:300]))
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
         if os.strerror(number) in text:
             return OSError(number, first)

@@ -7,6 +7,7 @@ import torch
 import dynamo_lite
 from dynamo_lite import config
 from dynamo_lite.backends.inductor import codecache, source_parts, toolchain
+from dynamo_lite.backends.inductor.codegen.cpp import libraries
 
 KERNEL = "KERNEL kernel{n}(void* a, i64* b) {{ {body} }}\n"
 
@@ -45,6 +46,13 @@ def test_a_source_without_marks_is_one_part():
     assert source_parts.parts_of(LONG * 3, 4) == [LONG * 3]
 
 
+def test_constants_of_the_header_may_be_in_all_parts():
+    """In GCC 16 those of a template are external, where they do not say that they are inline."""
+    text = "".join(map(libraries.text, libraries.HEADERS))
+    constants = re.findall(r"^template <[^{}\n]*constexpr[^{}\n]*=.*$", text, re.M)
+    assert constants and all("> inline constexpr " in line for line in constants)
+
+
 @pytest.fixture
 def commands(monkeypatch):
     runs = []
@@ -77,3 +85,11 @@ def test_the_first_part_that_fails_is_the_error(tmp_path):
         with pytest.raises(dynamo_lite.exc.CacheError, match="no_such_name"):
             codecache.shared_library(text)
     assert not list(tmp_path.rglob("part*"))
+
+
+def test_what_the_linker_says_is_the_error(tmp_path):
+    bodies = ("return;" + " " * source_parts.LEAST,) * 2
+    text = source(*bodies).replace("head", "#define KERNEL extern \"C\" void\ntypedef long i64; int twice;")
+    with config.patch(cache_dir=str(tmp_path), num_compile_workers=2):
+        with pytest.raises(dynamo_lite.exc.CacheError, match="multiple definition of .?twice"):
+            codecache.shared_library(text.replace("entries", ""))

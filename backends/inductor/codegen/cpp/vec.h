@@ -22,8 +22,9 @@ struct f16 { u16 v; };
 #define INF __builtin_inf()
 #define NAN __builtin_nan("")
 
-template <class T> constexpr bool is_lane = !__is_class(T);
-template <> constexpr bool is_lane<bool> = false;
+// Constants are inline: those of a template are external in GCC 16, and a library may be made of several parts.
+template <class T> inline constexpr bool is_lane = !__is_class(T);
+template <> inline constexpr bool is_lane<bool> = false;
 template <class T, int L, bool = is_lane<T>> struct vec_of {};
 template <class T, int L> struct vec_of<T, L, true> { typedef T type __attribute__((vector_size(sizeof(T) * L))); };
 template <class T, int L> using vec = typename vec_of<T, L>::type;
@@ -33,7 +34,7 @@ template <class T> struct strip<const T> { typedef T type; };
 template <class T> struct strip<const T&> { typedef T type; };
 template <class V> using elem = typename strip<decltype(V{}[0])>::type;
 #define LANES(V) (int)(sizeof(V) / sizeof(V{}[0]))  // no constexpr variable: as a template's default it excludes scalars (SFINAE)
-template <class V> constexpr int lanes = LANES(V);
+template <class V> inline constexpr int lanes = LANES(V);
 template <int bytes> struct int_of;
 template <> struct int_of<1> { typedef i8 type; };
 template <> struct int_of<2> { typedef i16 type; };
@@ -76,9 +77,9 @@ template <class T, int L> INLINE vec<T, L> iota() {
 }
 
 // ------------------------------------------------------------------ casts
-template <class T> constexpr bool is_float = false;
-template <> constexpr bool is_float<float> = true;
-template <> constexpr bool is_float<double> = true;
+template <class T> inline constexpr bool is_float = false;
+template <> inline constexpr bool is_float<float> = true;
+template <> inline constexpr bool is_float<double> = true;
 template <class T, class V> INLINE vec<T, lanes<V>> convert(V x) {
     typedef elem<V> S;
 #if defined(__AVX512BW__) && !defined(__clang__)
