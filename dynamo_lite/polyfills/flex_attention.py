@@ -111,6 +111,12 @@ def _in_order_of(result: Tensor, like: Tensor) -> Tensor:
     return made.copy_(result)
 
 
+@stands_in_for("torch.fx.experimental.symbolic_shapes:has_free_unbacked_symbols")
+def has_symbols_without_values(x: Any) -> bool:
+    """What ``flex_attention`` asks about its arguments since torch 2.15: each symbol of a trace has a value."""
+    return False
+
+
 @contextlib.contextmanager
 def no_notes(annotation: dict[str, Any]) -> Iterator[None]:
     """``torch.fx.traceback.annotate``, whose annotations only torch's compiler reads."""
