@@ -5,6 +5,7 @@ What runs on a GPU only is in ``test_cuda.py``.
 """
 import collections
 import dataclasses
+import gc
 import importlib.util
 import os
 import pathlib
@@ -286,6 +287,26 @@ def test_a_launch_without_sizes_has_two_builds():
     launch(1, 0, Pointer(16))
     launch(1, 0, Pointer(24))
     assert seen == [(0, 16), (1, 24)]
+
+
+def test_what_is_loaded_stays_loaded():
+    """Newer versions of Triton unload a kernel when the object that ``triton.compile`` gave is gone."""
+    class Made:
+        module, function, packed_metadata, run = 1, 2, 3, print
+
+        def __init__(self):
+            self.asm = {"ptx": "text"}
+
+        def __del__(self):
+            if self.module is not None:
+                unloaded.append(self.function)
+
+    unloaded, builds = [], Builds(Kernel(), {"out0": "*i64"}, {}, 1, 1, 0)
+    builds.compile = lambda build: builds._made.setdefault(build, Made())
+    assert builds.loaded(0) == (print, 2, 3)
+    del builds
+    gc.collect()
+    assert not unloaded
 
 
 @needs_triton

@@ -135,8 +135,9 @@ class Builds:
     def loaded(self, build: int) -> tuple[Any, Any, Any]:
         """A build on its device: what launches it, with which function and metadata. The device is current."""
         made = self.compile(build)
-        self._made.pop(build)  # what is loaded needs its stages of compilation no more
         launch = made.run  # loads it
+        self._made.pop(build)
+        _keep(made)
         return launch, made.function, made.packed_metadata
 
     def launcher(self) -> Callable[..., None]:
@@ -162,6 +163,17 @@ class Builds:
         exec(compile("\n".join(lines), f"<launch of {self._kernel.__name__}>", "exec"), namespace)
         run: Callable[..., None] = namespace["run"]
         return run
+
+
+_loaded: list[Any] = []
+
+
+def _keep(made: Any) -> None:
+    """Keeps a kernel loaded until the process ends: newer versions of Triton unload it when its object goes, whether its
+    function is still called or not. A CUDA graph that somebody has recorded may call it when all of ours is gone."""
+    made.asm.clear()  # what is loaded needs its stages of compilation no more
+    made.module = None  # so that nothing is unloaded at the end, when the driver may have gone before
+    _loaded.append(made)
 
 
 def _driver() -> Any:
