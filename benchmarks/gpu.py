@@ -1,14 +1,17 @@
 """Programs on a GPU: dynamo_lite against eager and torch.compile, and against the bandwidth of a copy in the same run.
 
-    python benchmarks/gpu.py                       the whole table, at most 8 minutes; --json FILE keeps the numbers
+    python benchmarks/gpu.py                       the whole table, at most 9 minutes; --json FILE keeps the numbers
+    python benchmarks/gpu.py --quick               at most 4 minutes: shorter measurements, no training
     python benchmarks/gpu.py --device cpu --tiny   the same program on small tensors of a machine without a GPU
 
 Each system runs in a process of its own with empty caches, so that first calls are compared, too. A system whose share
-of the time is over leaves the rest out, and the table says so. Every result is compared with eager's.
+of the time is over leaves the rest out, and the table says so. A program that ends its process, or leaves the device
+unusable, costs its own row: another process goes on with the next one. Every result is compared with eager's.
 """
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import json
 import math
@@ -17,8 +20,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -28,6 +32,7 @@ from convnets import ResNet50
 
 SYSTEMS = ("eager", "dynamo_lite", "torch.compile")
 SECONDS = 150  # of each system
+LONGEST = 20  # seconds that a system may take longer for the program that it is at
 Program = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
 
 
@@ -230,43 +235,111 @@ def measured(system: str, program: Program, trains: bool, device: str, budget: f
         return {"first": first, "seconds": seconds_of(call, device, budget), "error": error}
 
 
-def worker(system: str, device: str, tiny: bool) -> None:
-    """Measures all programs; a line of JSON for each."""
-    end = time.perf_counter() + SECONDS
-    torch.manual_seed(0)
-    if system == "eager":
-        x = torch.randn((1 << 16) if tiny else 1 << 28, device=device)
-        y = torch.empty_like(x)
-        print(json.dumps(["copy", {"bandwidth": 2 * x.nbytes / seconds_of(lambda: y.copy_(x), device, 0.5)}]))
-        del x, y
-    builders = kernels(device, tiny), models(device, tiny)
-    for name in (name for some in builders for name in some):
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """How a system is measured.
+
+    Attributes:
+        device: "cuda" or "cpu".
+        tiny: small tensors.
+        quick: shorter measurements, no training.
+        seconds: how long it may take.
+    """
+
+    device: str
+    tiny: bool
+    quick: bool
+    seconds: float
+
+    @property
+    def budget(self) -> float:
+        """Seconds that calls of a program are measured."""
+        return 0.02 if self.tiny else 0.2 if self.quick else 0.5
+
+    def names(self) -> list[str]:
+        """The rows, in order."""
+        found = ["copy", *kernels(self.device, self.tiny), *models(self.device, self.tiny)]
+        return [name for name in found if not (self.quick and name.endswith(" training"))]
+
+
+def worker(system: str, run: Run, names: list[str]) -> None:
+    """Measures programs; a line of JSON for each, before it is begun and after it."""
+    end = time.perf_counter() + run.seconds
+    for name in names:
         if time.perf_counter() > end:
             print(json.dumps([name, {"left out": "time"}]), flush=True)
             continue
+        print(json.dumps([name, {"failed": "its process has ended"}]), flush=True)
+        torch.manual_seed(0)
         try:
-            if name in builders[0]:
-                (program, moved), trains = builders[0][name](), False
-            else:
-                (program, trains), moved = builders[1][name](), 0
-            row: dict[str, Any] = {**measured(system, program, trains, device, 0.02 if tiny else 0.5), "bytes": moved}
-            del program
+            print(json.dumps([name, row_of(name, system, run)]), flush=True)
         except Exception as e:
-            row = {"failed": f"{type(e).__name__}: {str(e).strip()[:200]}"}
-        print(json.dumps([name, row]), flush=True)
+            print(json.dumps([name, {"failed": f"{type(e).__name__}: {' '.join(str(e).split())[:200]}"}]), flush=True)
+            if run.device == "cuda" and not _is_usable():
+                os._exit(3)  # every other call would fail, too
+
+
+def row_of(name: str, system: str, run: Run) -> dict[str, Any]:
+    """The numbers of one program."""
+    if name == "copy":
+        if system != "eager":
+            return {}
+        x = torch.randn((1 << 16) if run.tiny else 1 << 28, device=run.device)
+        y = torch.empty_like(x)
+        return {"bandwidth": 2 * x.nbytes / seconds_of(lambda: y.copy_(x), run.device, run.budget)}
+    builders = kernels(run.device, run.tiny)
+    if name in builders:
+        program, moved = builders[name]()
+        return {**measured(system, program, False, run.device, run.budget), "bytes": moved}
+    program, trains = models(run.device, run.tiny)[name]()
+    return {**measured(system, program, trains, run.device, run.budget), "bytes": 0}
+
+
+def _is_usable() -> bool:
+    """Whether the device computes: after a failed assertion or access it does no more in this process."""
+    try:
+        torch.cuda.synchronize()
+        return bool((torch.ones(2, device="cuda") + 1).sum().item() == 4)
+    except RuntimeError:
+        return False
 
 
 # ---------------------------------------------------------------- the table
-def start(system: str, device: str, tiny: bool) -> dict[str, dict[str, Any]]:
+def start(system: str, run: Run) -> dict[str, dict[str, Any]]:
+    """The rows of a system."""
+    left, found, end = run.names(), dict[str, dict[str, Any]](), time.perf_counter() + run.seconds
     with tempfile.TemporaryDirectory() as cache:
         folders = {name: os.path.join(cache, name) for name in (
             "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "DYNAMO_LITE_CACHE_DIR")}
-        command = [sys.executable, __file__, "--system", system, "--device", device, *["--tiny"] * tiny]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **folders})
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-    if done.returncode:
-        print(f"{system} ended with {done.returncode}", file=sys.stderr)
-    return {str(name): row for name, row in lines}
+        while left:
+            seconds = max(end - time.perf_counter(), 0)
+            command = [sys.executable, __file__, "--system", system, "--device", run.device, "--seconds", str(seconds),
+                       "--rows", json.dumps(left), *["--tiny"] * run.tiny, *["--quick"] * run.quick]
+            before = len(left)
+            for name, row in lines_of(command, {**os.environ, **folders}, seconds + LONGEST):
+                found[name] = row
+                left = [other for other in left if other != name]
+            if len(left) == before:
+                print(f"{system} can't be started", file=sys.stderr)
+                break
+    return found
+
+
+def lines_of(command: list[str], environment: dict[str, str], seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The lines of JSON that a process prints, until it ends or its time is over."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    clock = threading.Timer(seconds, process.kill)
+    clock.start()
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("["):
+                name, row = json.loads(line)
+                yield str(name), row
+    finally:
+        clock.cancel()
+        process.kill()
+        process.wait()
 
 
 def table(found: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
@@ -299,23 +372,33 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--tiny", action="store_true", help="small tensors, to try the program out")
-    parser.add_argument("--json", help="a file for the numbers")
+    parser.add_argument("--quick", action="store_true", help="shorter measurements, no training")
+    parser.add_argument("--seconds", type=float, help="of each system")
+    parser.add_argument("--json", help="a file for the numbers, written after each system")
+    parser.add_argument("--rows", help="programs to measure, as JSON, with --system")
     parser.add_argument("--system", choices=SYSTEMS, help="one system alone, as lines of JSON")
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="which to compare; eager is needed")
     options = parser.parse_args()
+    seconds = (SECONDS / 2.5 if options.quick else SECONDS) if options.seconds is None else options.seconds
+    run = Run(options.device, options.tiny, options.quick, seconds)
     if options.system:
-        worker(options.system, options.device, options.tiny)
+        worker(options.system, run, json.loads(options.rows) if options.rows else run.names())
         return 0
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("there is no GPU; --device cpu --tiny tries the program out")
-    found = {system: start(system, options.device, options.tiny) for system in options.systems.split(",")}
-    name = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"
-    print(f"{name}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}")
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for system in options.systems.split(","):
+        found[system] = start(system, run)
+        if options.json:
+            with open(options.json, "w") as file:
+                json.dump(found, file, indent=1)
+    print(f"{device_name(options.device)}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}")
     print("\n".join(table(found)))
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(found, file, indent=1)
     return 0
+
+
+def device_name(device: str) -> str:
+    return torch.cuda.get_device_name() if device == "cuda" else "CPU"
 
 
 if __name__ == "__main__":

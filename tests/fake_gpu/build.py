@@ -2,8 +2,9 @@
 
     python tests/fake_gpu/build.py FOLDER program.py ...    runs a program with a GPU that computes nothing
 
-torch's own build for CUDA and Triton's own launcher run on it: everything but what kernels compute. It needs gcc and the
-headers of CUDA that come with torch and Triton. The fake libraries take the place of libcudart, libcuda and cuBLAS by LD_PRELOAD.
+torch's own build for CUDA and Triton's own launcher run on it: everything but what kernels compute. It needs gcc and
+the headers of CUDA that come with torch and Triton. The fake libraries take the place of libcudart, libcuda and cuBLAS
+by LD_PRELOAD; cuDNN, cuSOLVER and the like find no driver.
 """
 from __future__ import annotations
 
@@ -16,7 +17,6 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 DRIVER, RUNTIME = "libcuda.so.1", "libcudart.so.13"
-LEFT_OUT = {"CUDA_MODULE_LOADING"}
 
 
 def package(name: str) -> pathlib.Path:
@@ -44,8 +44,7 @@ def build(folder: pathlib.Path) -> dict[str, str]:
         _library(folder / name, [_nothing(folder / f"{name}.c", sorted(wanted.get(name, set())))], name, [])
         made.append(folder / name)
     preload = [str(made[0]), *map(str, made[2:])]
-    return {"LD_PRELOAD": os.pathsep.join(preload), "LD_LIBRARY_PATH": str(folder), "TRITON_LIBCUDA_PATH": str(folder),
-            "TORCH_CUDNN_V8_API_DISABLED": "1"}
+    return {"LD_PRELOAD": os.pathsep.join(preload), "LD_LIBRARY_PATH": str(folder), "TRITON_LIBCUDA_PATH": str(folder)}
 
 
 def _wanted(folder: pathlib.Path) -> dict[str, set[str]]:

@@ -169,8 +169,9 @@ _loaded: list[Any] = []
 
 
 def _keep(made: Any) -> None:
-    """Keeps a kernel loaded until the process ends: newer versions of Triton unload it when its object goes, whether its
-    function is still called or not. A CUDA graph that somebody has recorded may call it when all of ours is gone."""
+    """Keeps a kernel loaded until the process ends: newer versions of Triton unload it when its object goes, whether
+    its function is still called or not. A CUDA graph that somebody has recorded may call it when all of ours is gone.
+    """
     made.asm.clear()  # what is loaded needs its stages of compilation no more
     made.module = None  # so that nothing is unloaded at the end, when the driver may have gone before
     _loaded.append(made)
