@@ -132,16 +132,12 @@ def emit_product(
 def product(
     g: GraphLowering, x: TensorValue, y: TensorValue, batch: int, library: bool = True
 ) -> TensorValue | None:
-    """``x @ y``, accumulated in float32.
+    """``x @ y``, accumulated in float32; None if the library has to compute it.
 
     Args:
-        x: tensor of shape (batch..., lines..., k).
-        y: tensor of shape (batch..., k, n).
+        x, y: tensors of shapes (batch..., lines..., k) and (batch..., k, n).
         batch: number of leading batch dimensions, which both operands have.
         library: whether to leave the product to the library where that is faster.
-
-    Returns:
-        the product in float32, or None if the library has to compute it.
     """
     rule = g.abilities.products
     if not suits(g, x, y):
