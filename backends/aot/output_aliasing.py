@@ -68,7 +68,7 @@ class Values:
         found = self._indices.get(id(root.storage))
         if found is None:
             node = self._memory.read(root)
-            owner = passes.root(node)
+            owner = passes.owner(node)
             if owner.op != "call_function" or owner in self._owners or node is not owner:
                 node = owner = self._emit(aten.clone.default, (node,))
                 if node.meta["val"].stride() != root.fake.stride():

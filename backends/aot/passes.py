@@ -141,6 +141,16 @@ def root(node: Node) -> Node:
     return node
 
 
+def owner(node: Node) -> Node:
+    """The node whose result owns the memory that a node may share: ``root``, or the one of a call's several results
+    that views were taken of, as each has memory of its own.
+    """
+    part, at = None, node
+    while at.op == "call_function" and at.args and isinstance(at.args[0], Node) and is_view(at.target):
+        part, at = at, at.args[0]
+    return part if part is not None and part.target is operator.getitem and at.op == "call_function" else at
+
+
 def is_view(target: Any) -> bool:
     """Whether a call's result may share memory with its first argument."""
     if target is operator.getitem or target in ops.VIEW_LIKE or target is aten._unsafe_view.default or (

@@ -34,11 +34,12 @@ from dynamo_lite.backends.aot.segments import (
 )
 from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.inductor import graph_cache
-from dynamo_lite.backends.inductor.artifact import Call, Pair
+from dynamo_lite.backends.inductor.artifact import Artifact, Call, Pair
 from dynamo_lite.backends.inductor.images_in_planes import put_in_planes
 from dynamo_lite.backends.inductor.recurrent import with_recurrent_loops
 from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
 from dynamo_lite.runtime import signal_handlers
+from dynamo_lite.runtime.sized_operators import NAMESPACE
 from dynamo_lite.symbols.environment import Frozen
 
 
@@ -96,6 +97,9 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
         pair = None if artifact is None else Pair(interface, saved, names, artifact, None)
         if pair is not None:
             graph_cache.keep(key, pair)
+    if pair is not None and _is_the_library_alone(pair.forward):
+        log.artifact("fallbacks").debug("a graph of library calls alone is recorded by autograd itself")
+        return gm.forward
     ready: list[Call] = []
 
     def compile_backward(given: tuple[bool, ...]) -> Call | None:
@@ -124,6 +128,14 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
     double_backward = double_backward_of(gm, interface, saved, gradients)
     run = training_function(interface, call, saved, compile_backward, backward_checks(gm), double_backward)
     return _Trained(run, call, interface.mutated, bool(interface.written))
+
+
+def _is_the_library_alone(forward: Artifact) -> bool:
+    """Whether a forward pass is torch's operators and nothing else. Autograd records each of them then: its own
+    backward pass calls what a compiled one would call, without the overhead of a custom autograd function."""
+    calls = forward.library_calls
+    return not forward.kernels and bool(calls) and forward.replay is None and not any(
+        name.startswith(f"{NAMESPACE}.") for name in calls)
 
 
 class _Recording:
