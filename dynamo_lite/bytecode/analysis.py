@@ -1,8 +1,8 @@
-"""Flow analysis of a code object: what is reachable, what lies on the stack, which locals are live or bound.
+"""Flow analysis of a code object: what is reachable, stack contents, live locals, bound locals.
 
-All answers are per instruction index and about the moment *before* that instruction. They are worked out for the whole
-code object on first demand and kept with it. Invariant: exceptions are edges like any other, so a local read only in a
-handler is live in the whole of what the handler covers.
+Each answer is given per instruction index and describes the state *before* that instruction. It is computed for the
+whole code object on first demand and cached. Invariant: exceptions are control-flow edges like any other, so a local
+that only a handler reads is live in the whole range that the handler covers.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from dynamo_lite.bytecode.roles import (
 )
 from dynamo_lite.bytecode.stack import FIXED, SAVED, Stack, after, at_handler
 
-# Code that uses one of these may look at its own frame: every local counts as live. The first are meant as globals only
-# (modules have an ``eval`` of their own), the others however they are reached.
+# Code that uses one of these names may inspect its own frame, so every local counts as live. The names of the first set
+# count only as globals (a module may have an attribute ``eval``), those of the second set however they are accessed.
 GLOBAL_FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec"})
 FRAME_READERS = frozenset({"_getframe", "currentframe"})
-# Those that give the dict of the locals, or run code with it.
+# Builtins that return the dict of the locals, or run code with it.
 LOCALS_READERS = frozenset({"locals", "vars", "eval", "exec"})
 
 
-# The argument of CALL_INTRINSIC_1 with which a generator looks at an exception that leaves it.
+# The argument of CALL_INTRINSIC_1 with which a generator checks an exception that leaves it.
 STOPITERATION_ERROR = 3
 
 
 class Analysis:
-    """Answers about one code object; see the functions below for what each means."""
+    """Flow analysis of one code object; the methods document the individual results."""
 
     def __init__(self, code: CodeType) -> None:
         decoded = decode(code)
@@ -56,7 +56,7 @@ class Analysis:
         self._hides_cells = not {*code.co_varnames}.issuperset(decoded.locals)
         flags = code.co_flags
         self._arguments = code.co_argcount + code.co_kwonlyargcount + bool(flags & 4) + bool(flags & 8)
-        # super() without arguments reads the first argument, whatever became of its name
+        # super() without arguments reads the first argument, even if its name was rebound or deleted
         self._implicit = self._bit[self.names[0]] if "__class__" in code.co_freevars and self._arguments else 0
         self._saves = any(i.opname == "LOAD_FAST_AND_CLEAR" for i in self.instructions)
         self._passed_over = {
@@ -83,7 +83,7 @@ class Analysis:
 
     @property
     def stacks(self) -> list[Stack | None]:
-        """By instruction, the kinds of what lies on the stack before it, bottom first; None if nothing reaches it."""
+        """Per instruction, the kinds of the stack slots before it, bottom first; None if it is unreachable."""
         if self._stacks is None:
             self._stacks = self._find_stacks()
         return self._stacks
@@ -92,7 +92,8 @@ class Analysis:
         instructions = self.instructions
         stacks: list[Stack | None] = [None] * len(instructions)
         pending: list[tuple[int, Stack]] = [(0, ())]
-        # A range may begin with PUSH_EXC_INFO, before which its depth makes no sense: such edges count last.
+        # A covered range may begin with PUSH_EXC_INFO, where the handler's depth does not match the stack: edges of
+        # instructions that never raise are followed last.
         unlikely: list[tuple[int, Stack]] = []
         while pending or unlikely:
             index, stack = pending.pop() if pending else unlikely.pop()
@@ -113,7 +114,7 @@ class Analysis:
         return stacks
 
     def reachable_from(self, start: int) -> list[bool]:
-        """By instruction, whether it may run after the one at `start`, which counts as reached."""
+        """Per instruction, whether it may run after the one at `start`, which itself counts as reached."""
         instructions = self.instructions
         seen = [False] * len(instructions)
         pending = [start]
@@ -134,10 +135,10 @@ class Analysis:
     # Liveness: backward to a fixed point
 
     def live(self, index: int) -> frozenset[str]:
-        """Names of locals, cells and free variables that may still be read from an instruction on.
+        """Names of locals, cells and free variables that may still be read at or after an instruction.
 
-        A cell stays live as long as anything still reads or writes it. All names are live in code that may look at its
-        own frame (``locals()``, ``eval``); the first argument is in code that may call ``super()``.
+        A cell stays live as long as anything still reads or writes it. All names are live in code that may inspect
+        its own frame (``locals()``, ``eval``); the first argument is live in code that may call ``super()``.
         """
         if self.sees_frame:
             return frozenset(self.names)
@@ -174,7 +175,7 @@ class Analysis:
     # Which locals have a value: forward to a fixed point
 
     def bound(self, index: int) -> tuple[frozenset[str], frozenset[str]]:
-        """Locals that surely have a value before an instruction, and those that perhaps have; cells are not counted."""
+        """Locals bound on every path to an instruction, and those bound on some path; cells are not counted."""
         if self._bound is None:
             self._bound = self._find_bound()
         surely, perhaps = self._bound
@@ -215,8 +216,8 @@ class Analysis:
         return surely, perhaps
 
     def can_leave(self, index: int) -> bool:
-        """Whether code can be left before an instruction and entered again behind it, or behind what runs as one with
-        it, wherever it goes on."""
+        """Whether code can be left before an instruction and entered again at each of its successors; an instruction
+        that runs as a unit with the following ones (PREFIX) counts with them."""
         places = [index]
         while self.instructions[index].roles & PREFIX:
             index += 1
@@ -232,7 +233,7 @@ class Analysis:
 
     @property
     def unbreakable(self) -> frozenset[int]:
-        """The instructions before which code can't be left, those that nobody ever stands at left out."""
+        """The instructions before which code can't be left; those where execution never stops are left out."""
         if self._unbreakable is None:
             indices = range(len(self.instructions)) if self._saves or facts.ITERATOR_SLOTS > 1 else ()
             reached = (i for i in indices if i not in self._passed_over and self.stacks[i] is not None)
@@ -240,23 +241,23 @@ class Analysis:
         return self._unbreakable
 
     def _can_enter(self, index: int) -> bool:
-        """Whether what lies on the stack and in the locals before an instruction can be brought there.
+        """Whether the stack and the locals before an instruction can be restored there.
 
-        Not at what a loop passes over when it ends, where nobody ever stands; not in an inlined comprehension where the
-        code may look at names of locals, if one has the name of a cell; not where a generator of 3.15 delegates to
-        another.
+        Impossible for the instructions that a finished loop skips, where execution never stops; in an inlined
+        comprehension of code that may inspect its locals, if a variable of a comprehension has the name of a cell; and
+        where a generator of Python 3.15 delegates to another one.
         """
         stack = self.stacks[index]
         if index in self._passed_over or (stack is not None and FIXED in stack):
             return False
         if not self._saves:
             return True
-        if self.instructions[index].opname == "MAKE_CELL" and stack:  # its slot is empty, there is no cell to pass on
+        if self.instructions[index].opname == "MAKE_CELL" and stack:  # the slot is empty: no cell to pass on
             return False
         return stack is None or SAVED not in stack or not (self.sees_frame and self._hides_cells)
 
     def _stores_saved(self, instruction: Instruction) -> bool:
-        """Whether a local gets back what it held before, be it nothing."""
+        """Whether an instruction restores the saved content of a local's slot, which may be empty."""
         if not self._saves:
             return False
         stack = self.stacks[instruction.index]
@@ -267,7 +268,7 @@ _cache: CodeMap[Analysis] = CodeMap()
 
 
 def analyse(code: CodeType) -> Analysis:
-    """What is known of a code object, found out once."""
+    """The analysis of a code object, made once and cached."""
     analysis = _cache.get(code)
     if analysis is None:
         analysis = Analysis(code)
@@ -281,7 +282,7 @@ def passes_through(
     exception: type[BaseException],
     lookup: Callable[[str], Any],
 ) -> bool:
-    """Whether an exception raised at an instruction leaves the code with no handler doing anything but looking at it.
+    """Whether an exception raised at an instruction leaves the code without any handler doing more than testing it.
 
     Args:
         lookup: the value of a global name, or None.
@@ -298,9 +299,9 @@ def passes_through(
                 index = at.target
                 continue
             elif at.opname == "CLEANUP_THROW" and exception is not StopIteration:
-                break  # raises it again
+                break  # CLEANUP_THROW raises it again
             elif at.opname == "CALL_INTRINSIC_1" and at.arg == STOPITERATION_ERROR and exception is not StopIteration:
-                pass  # looks at it
+                pass  # only checks it
             elif at.opname not in ("PUSH_EXC_INFO", "CHECK_EXC_MATCH", "COPY", "POP_EXCEPT", "NOT_TAKEN"):
                 return False
             index += 1
@@ -308,10 +309,10 @@ def passes_through(
 
 
 def locals_reads(code: CodeType) -> int:
-    """How often code may get the dict of its locals, where that is one and the same each time.
+    """How often code may get the dict of its locals; 0 in Python versions that make a new dict each time.
 
-    Once for each place, twice in a loop. What is called with an object (``vars(x)``), or with dicts to run code in,
-    gets another one.
+    Each place counts once, a place in a loop twice. Calls with an object (``vars(x)``), or with the dicts in which to
+    run code, use another dict and don't count.
     """
     if not facts.LOCALS_ARE_ONE_DICT:
         return 0
@@ -327,7 +328,7 @@ def locals_reads(code: CodeType) -> int:
 
 
 def _arguments_given(analysis: Analysis, index: int) -> int | None:
-    """How many arguments the callable gets that an instruction loads; None: it is not clear, or not called."""
+    """Number of arguments passed to the callable that an instruction loads; None if unknown or if it is not called."""
     stacks, callable_at = analysis.stacks, analysis.stacks[index]
     for later in range(index, len(stacks) - 1):
         stack = stacks[later + 1]

@@ -1,9 +1,9 @@
 """Turns a list of symbolic operations into a code object.
 
-An operation names what it refers to (a constant, a local, a cell, a label); the `bytecode` package works out the rest
-(``library``). Ours are the frame's set-up, the stack size and the depths of handlers. Invariant: operations come out in
-the order in which they went in, one instruction each, after a prologue made from the cells and free variables; so
-operation i is instruction ``prologue_length(...) + i`` of the decoded result.
+An operation names its operand (a constant, a local, a cell, a label); the `bytecode` package does the encoding
+(``library``). This module adds the frame's set-up and computes the stack size and the depths of handlers.
+Invariant: operations come out in the order in which they went in, one instruction each, after a prologue made from the
+cells and free variables; so operation i is instruction ``prologue_length(...) + i`` of the decoded result.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Label(library.Label):
 
 
 class HandlerRef(NamedTuple):
-    """The handler that covers an operation; `depth` is what stays on the stack when it is entered."""
+    """The handler that covers an operation; `depth` is the number of stack slots kept on entry."""
 
     label: Label
     depth: int
@@ -52,7 +52,7 @@ class HandlerRef(NamedTuple):
 
 
 class Op:
-    """One operation. What `arg` is, `kind` says (``library.PLAIN`` and those beside it)."""
+    """One operation. `kind` tells the meaning of `arg` (``library.PLAIN`` to ``library.SLOT``)."""
 
     __slots__ = ("arg", "handler", "kind", "name", "positions")
 
@@ -126,7 +126,7 @@ def assemble(
 
 
 def _write(writer: library.Writer, ops: Sequence[Op], variables: _Variables) -> None:
-    """Hands all operations to the writer, with labels and limits of handlers between them."""
+    """Hands all operations to the writer, with labels and the bounds of handler ranges between them."""
     labels = _labels(ops)
     items = writer.items
     handler, begin = None, None
@@ -162,7 +162,7 @@ def _write(writer: library.Writer, ops: Sequence[Op], variables: _Variables) -> 
 
 
 def _labels(ops: Sequence[Op]) -> dict[int, list[Label]]:
-    """By position, the labels that something refers to."""
+    """The labels that a jump or a handler refers to, by position."""
     seen: set[Label] = set()
     labels: dict[int, list[Label]] = {}
     for op in ops:
@@ -194,7 +194,7 @@ def _variable(op: Op, variables: _Variables) -> library.Cell | library.Free:
 
 
 def stack_size(ops: Sequence[Op]) -> int:
-    """Deepest stack over all paths from the first operation, handlers included."""
+    """Maximal stack depth over all paths from the first operation, handlers included."""
     depths: list[int | None] = [None] * len(ops)
     pending = [(0, 0)]
     deepest = 0

@@ -1,9 +1,9 @@
 """A map from code objects to data about them, by identity and without keeping the code objects alive.
 
 Code objects compare by value (and slowly), so an ordinary or weak-key dictionary would merge equal functions defined in
-different places. Invariant: what is found for a code object was set for it, not for one that had its id before. An
-entry goes with its code object, but where the weak reference's callback can't run (the stack is used up, a signal's
-handler raises in it) it stays until its id is asked for again.
+different places. Invariant: data found for a code object was set for that object, not for an earlier object with the
+same id. An entry dies with its code object. If the weak reference's callback can't run (the stack is exhausted, a
+signal handler raises in it), the entry stays until its id is looked up again.
 """
 
 from __future__ import annotations

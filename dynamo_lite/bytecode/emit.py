@@ -31,9 +31,9 @@ class Emitter:
     """Code in the making: each method appends an instruction, at the line and under the handler that are set.
 
     Attributes:
-        ops: what has been emitted.
-        positions: the place in the source of what is emitted next.
-        handler: what catches exceptions of what is emitted next, if anything does.
+        ops: the operations emitted so far.
+        positions: the source positions of the next instructions.
+        handler: the exception handler that covers the next instructions, or None.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Emitter:
     # Where it stands
 
     def set_line(self, positions: RawPositions | int | None) -> None:
-        """Positions of what is emitted from now on: an instruction's ``positions``, a line, or None for none."""
+        """Sets the positions of the next instructions: an instruction's ``positions``, a line, or None for none."""
         if positions is None:
             self.positions = NO_POSITIONS
         elif isinstance(positions, int):
@@ -65,7 +65,7 @@ class Emitter:
 
     @contextmanager
     def covered(self, label: Label, depth: int, lasti: bool = False) -> Iterator[None]:
-        """What is emitted inside goes to `label` on an exception, with the stack cut to `depth`."""
+        """Covers the instructions emitted inside: an exception goes to `label`, with the stack cut to `depth`."""
         outer, self.handler = self.handler, HandlerRef(label, depth, lasti)
         try:
             yield
@@ -94,7 +94,7 @@ class Emitter:
         """Any object: constants are pooled by identity and need not be marshallable."""
         interned = type(value) is str and _is_interned_in_code(value) and sys.intern(value) is not value
         if interned or type(value) is frozenset:
-            # Making the code object would put the interned string in its place, or a new frozenset of such.
+            # Making the code object would replace it with the interned string, or a new frozenset of interned strings.
             self._emit("LOAD_CONST", [value])
             self._emit("LOAD_CONST", 0)
             self.subscr()
@@ -116,7 +116,7 @@ class Emitter:
         self.store_fast(name)
 
     def unbind_if(self, name: str, marker: Any) -> None:
-        """Leave the local without a value if that is `marker`."""
+        """Unbind the local if its value is `marker`."""
         other = self.label()
         self.load_fast(name)
         self.load_const(marker)
@@ -191,7 +191,7 @@ class Emitter:
             self.call(1)
 
     def loop_over(self) -> None:
-        """[iterable] -> [iterator, ready for a loop]: as iter() makes it, which has no state but its own."""
+        """[iterable] -> [iterator, ready for a loop]; the iterator is the one iter() makes, so all state is in it."""
         self.get_iter()
         if facts.ITERATOR_SLOTS > 1:
             self.push_null()
@@ -270,7 +270,7 @@ class Emitter:
         self._emit("POP_TOP")
 
     def begin_range(self) -> int:
-        """What has to stand before the first instruction that a handler covers; the number of instructions."""
+        """Emits what must precede the first instruction that a handler covers; returns the number of instructions."""
         if not facts.LATE_RANGES:
             return 0
         self._emit("NOP")
@@ -302,16 +302,16 @@ class Emitter:
         self._emit("POP_EXCEPT")
 
     def reraise(self) -> None:
-        """[exc] -> raises exc, to whose traceback this adds no line."""
+        """[exc] -> raises exc without adding a line to its traceback."""
         self._emit("RERAISE", 0)
 
     # Whole instructions and the end
 
     def raw(self, instruction: Instruction, target: Label | None = None, bound: bool = False) -> None:
-        """An instruction of another code object, names and constants taken along; a jump goes to `target`.
+        """Copies an instruction of another code object with its names and constants; a jump goes to `target`.
 
         Neither its positions nor its handler are taken over. With `bound`, a method of super() is loaded as NULL and a
-        bound method: specialized by the interpreter, the instruction as it is loads a function and its object.
+        bound method; unchanged, the instruction loads a function and its object once the interpreter specializes it.
         """
         name = library.OPNAME[instruction.opcode]
         kind = KINDS[name]
@@ -368,7 +368,7 @@ def _is_interned_in_code(text: str) -> bool:
 
 
 def in_order(*steps: Callable[[], None]) -> Callable[[], None]:
-    """Several emissions as one: what runs them one after another."""
+    """A function that runs several emission steps one after another."""
 
     def run() -> None:
         for step in steps:

@@ -1,9 +1,9 @@
 """Variables of inlined comprehensions that share a name with a cell or free variable of their function.
 
 Such a comprehension (PEP 709) puts the cell aside, keeps plain values in its slot and gives the cell back afterwards;
-or the code has two slots of one name. What is decoded shows neither: the comprehension's variable gets a name, and a
-slot, of its own, and the cell stays where it is. A comprehension whose variable is a cell itself makes that in the
-shared slot, and is shown as it is.
+or the code has two slots of one name. Decoded instructions show neither: the comprehension's variable gets a name and a
+slot of its own, and the cell stays in its slot. A comprehension whose variable is itself a cell creates that cell in
+the shared slot, and is decoded unchanged.
 
 Invariant: each name of a decoded code object is either that of a plain local or that of a cell, everywhere.
 """
@@ -14,10 +14,10 @@ import dis
 from collections.abc import Collection, Sequence
 from typing import Any
 
-# What a name is followed by that can't be written in a program.
+# Suffix that makes a name which no program can contain.
 _MARK = "'"
 
-# By slot of the stack, the name under which what lies there was put aside, and the names that were hidden then.
+# Per stack slot with a saved local: the name under which it was saved, and the names that were hidden at that time.
 _Stack = tuple[tuple[str, frozenset[str]] | None, ...]
 
 
@@ -27,7 +27,7 @@ def hidden_name(name: str) -> str:
 
 
 def said_name(name: str) -> str:
-    """The name as the program has it."""
+    """The name as it is written in the program."""
     return name.removesuffix(_MARK)
 
 
@@ -37,13 +37,13 @@ def two_cells(name: str) -> str:
 
 
 def own_slots(varnames: tuple[str, ...], freevars: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of locals, those that a free variable has, too, being a comprehension's."""
+    """The names of locals; one that is also a free variable's is a comprehension's variable and is renamed."""
     shared = {*varnames}.intersection(freevars) if freevars else ()
     return tuple(hidden_name(n) if n in shared else n for n in varnames) if shared else varnames
 
 
 def name_hidden(instructions: Sequence[Any], closed: Collection[str]) -> tuple[str, ...]:
-    """Renames what comprehensions keep in the slots of the cells and free variables `closed`; gives the names.
+    """Renames variables of comprehensions that use slots of the cells and free variables `closed`; returns the names.
 
     Args:
         instructions: those of a code object, handlers and targets attached.

@@ -1,8 +1,8 @@
 """The `bytecode` package as this layer uses it.
 
-What instructions, jumps, prefixes, caches, exception tables, line tables and code objects look like in each version of
-Python is that package's knowledge. Invariant: no other module imports it, and what of it is too slow or wrong is worked
-round here (found with release 0.19.1; tests/bytecode/test_library.py has a case for each):
+That package knows the encoding of instructions, jumps, prefixes, caches, exception tables, line tables and code objects
+in each Python version. Invariant: no other module imports it, and its slow or faulty parts are worked around here
+(found with release 0.19.1; tests/bytecode/test_library.py has a case for each):
 
 * ``ConcreteBytecode.from_code`` takes 0.67 ms for 300 instructions, ``to_bytecode`` 1 ms more, and that forgets byte
   offsets and drops a handler whose range begins at a prefixed instruction, which is how the package itself writes them.
@@ -89,7 +89,7 @@ _SYMBOLS = {
     "REMAINDER": "%", "OR": "|", "POWER": "**", "RSHIFT": ">>", "SUBTRACT": "-", "TRUE_DIVIDE": "/", "XOR": "^",
     "SUBSCR": "[]",
 }  # fmt: skip
-# By number, the symbol of an operator of BINARY_OP.
+# The symbols of BINARY_OP's operators, by operator number.
 BINARY_SYMBOLS = [
     _SYMBOLS[op.name.removeprefix(_IN_PLACE)] + "=" * op.name.startswith(_IN_PLACE) for op in sorted(BinaryOp)
 ]
@@ -112,7 +112,7 @@ def _after(name: str) -> tuple[int, int, bool]:
 
 
 _AFTER = {op: _after(name) for name, op in OPMAP.items() if name not in ("CACHE", "EXTENDED_ARG")}
-# Of an instruction: opcode, argument, offset of its first prefix, its own offset, that of its jump's target, positions.
+# An instruction as read: opcode, argument, offset of its first prefix, its own offset, jump target's offset, positions.
 Read = tuple[int, int | None, int, int, int | None, dis.Positions]
 
 
@@ -197,7 +197,7 @@ _SLOT_STAND_IN = "LOAD_DEREF"
 
 
 class _Constant:
-    """A constant that equals no other: it can't be marshalled."""
+    """A wrapper of a constant, equal to no other wrapper because it can't be marshalled."""
 
     __slots__ = ("value",)
 

@@ -1,7 +1,7 @@
-"""What is particular to the bytecode of CPython 3.11, and to what its builtins do; other modules ask this one.
+"""Properties of the bytecode and builtins of CPython 3.11 that differ between versions of Python.
 
-Invariant: the modules for other versions have the same names. What the `bytecode` package knows of a version is not
-said again.
+Invariant: the modules for other versions have the same names. Knowledge that the `bytecode` package
+has of a version is not repeated here.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any
 # Opcodes and their symbolic arguments, as ``Emitter`` takes them.
 Sequence = list[tuple[str, Any]]
 
-# The argument of COMPARE_OP is the operator's number above this many bits of other use.
+# Number of low bits of COMPARE_OP's argument that have another use; the operator's number is above them.
 COMPARE_SHIFT = 0
-# The bit of its argument that makes a truth of the result.
+# The bit of COMPARE_OP's argument that converts the result to a bool.
 COMPARE_TO_BOOL = 0
 # A callable's NULL lies below it (and not above).
 NULL_FIRST = True
-# How many instructions at its target an exhausted FOR_ITER passes over; it has done what they say.
+# Number of instructions at its target that an exhausted FOR_ITER skips; it has done their work itself.
 LOOP_LANDING = 0
-# Whether an exception that leaves a Python function counts, in its caller, for the code unit before the calling
-# instruction; what covers an instruction must then begin one unit earlier.
+# Whether an exception that leaves a Python function is attributed, in its caller, to the code unit before the calling
+# instruction; the range of a handler must then begin one unit earlier.
 LATE_RANGES = False
 # Whether LOAD_FAST loads cells, too.
 FAST_CELLS = False
@@ -28,22 +28,22 @@ FAST_CELLS = False
 METHOD_BIT = False
 # Slots of the stack that an iterator takes while a loop runs.
 ITERATOR_SLOTS = 1
-# Flags that say something of the constants' order, which a new code object does not keep: that the first is the
-# docstring. Where there is no such flag, a text in that place always is.
+# Code flags about the order of the constants, which a new code object does not keep: the first one is the docstring.
+# In versions without such a flag, a string in that place always is the docstring.
 DROPPED_FLAGS = 0
 
-# Whether sum() adds floats with more digits than a float has.
+# Whether sum() of floats uses compensated summation.
 SUM_COMPENSATES = False
-# Whether a generator's close() gives what the generator returns.
+# Whether a generator's close() returns the generator's return value.
 CLOSE_RETURNS = False
 # Whether locals() gives one dict for the whole of a frame, filled anew each time (until PEP 667).
 LOCALS_ARE_ONE_DICT = True
 
 # Opcodes that decoding shows under the name of a general one.
 READ_AS: dict[str, str] = {}
-# Opcodes in whose place another one is written.
+# Opcodes that are replaced by another one when code is written.
 WRITTEN_AS: dict[str, str] = {}
-# Opcodes that decoding takes apart.
+# Fused opcodes that decoding splits in two.
 PARTS: dict[str, tuple[str, str]] = {}
 # Operators of BINARY_OP that decoding shows under a name of their own.
 BINARY_READ_AS: dict[int, str] = {}
@@ -54,7 +54,7 @@ SUBSCRIPT: Sequence = [("BINARY_SUBSCR", None)]
 
 
 def suggestion(candidates: list[str], name: str) -> str | None:
-    """What the error about an unexpected keyword argument proposes instead."""
+    """The name that the error about an unexpected keyword argument proposes instead."""
     return None
 
 

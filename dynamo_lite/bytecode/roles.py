@@ -1,8 +1,8 @@
-"""What an instruction does, in words that hold for every version of Python.
+"""Roles of instructions: their effects, described independently of the Python version.
 
-A role is a bit of ``Instruction.roles``; whoever asks "is this a call", "does it write a local" asks for a role, not
-for an opcode. Invariant: outside ``bytecode/`` and ``interpreter/`` no opcode is known by name. Names that a version
-lacks do no harm in the table, so one table serves all.
+A role is a bit of ``Instruction.roles``; code that asks "does it write a local" tests a role instead of an opcode.
+Invariant: only ``bytecode/`` and ``interpreter/`` know opcodes by name. Opcode names that a version lacks are harmless
+in the table, so one table serves all versions.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from __future__ import annotations
     LOADS_METHOD,
     RETURNS,
     RERAISES,
-    BEGINS_LOOP,  # an iterator of the top of the stack
-    HALF_MADE,  # what it leaves on the stack is nothing before the next has run: a function without its closure
+    BEGINS_LOOP,  # replaces the top of the stack with an iterator
+    HALF_MADE,  # its result is incomplete until the next instruction has run: a function without its closure
 ) = (1 << bit for bit in range(18))
 ANY_VARIABLE = READS_LOCAL | WRITES_LOCAL | DELETES_LOCAL | TOUCHES_CELL
 

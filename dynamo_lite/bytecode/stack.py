@@ -1,7 +1,7 @@
-"""What kind of thing lies in each slot of the operand stack, followed through every instruction.
+"""The kind of each slot of the operand stack, tracked through every instruction.
 
-Most slots hold values. The others can't be loaded, stored or copied like values, so whoever takes a stack apart and
-builds it up elsewhere has to know them:
+Most slots hold values. The others can't be loaded, stored or copied like values, so code that
+saves a stack and rebuilds it elsewhere must know them:
 
 * NULL, below or above a callable;
 * PREV_EXC, the exception state to go back to, pushed by PUSH_EXC_INFO and taken by POP_EXCEPT;
@@ -27,8 +27,8 @@ from dynamo_lite.bytecode.instructions import Handler, Instruction
 
 
 class StackKind(IntEnum):
-    """What lies in a slot: a value, the NULL of a call, the exception that was being handled before, the offset at
-    which an exception was raised, what a local held, be it nothing, or what can't be moved."""
+    """Kind of a stack slot: a value, the NULL of a call, the exception that was being handled before, the offset at
+    which an exception was raised, the saved content of a local, maybe empty, or a slot that can't be moved."""
 
     VALUE = 0
     NULL = 1
@@ -60,7 +60,7 @@ def _copied(instruction: Instruction, stack: Stack) -> Stack:
     return (*stack, kind)
 
 
-# Instructions that leave something but values, or values in other places than at the top.
+# Instructions that push anything other than values, or change slots below the top.
 _EFFECTS: dict[str, Callable[[Instruction, Stack], Stack]] = {
     "SWAP": _swapped,
     "COPY": _copied,

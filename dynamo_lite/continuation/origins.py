@@ -1,4 +1,4 @@
-"""What resume functions were made from: the user's code, and which of its instructions each of theirs stands for.
+"""The origin of each resume function: the user's code, and the instruction of it that each instruction stands for.
 
 Invariant: nothing here keeps the user's code alive, which owns the cache entries that hold the resume functions.
 """
@@ -15,21 +15,21 @@ from dynamo_lite.bytecode.stack import Stack
 
 @dataclass(frozen=True, eq=False)
 class ResumeInfo:
-    """What a resume code object was made from.
+    """The origin of a resume code object.
 
     The original is not kept alive: it owns the cache entries whose guarded code holds the resume code.
     """
 
     original_ref: weakref.ref[CodeType]
-    # where it goes on: an instruction of `original`
+    # where it resumes: index of an instruction of `original`
     index: int
-    # what the prologue pushes, bottom first; VALUE, PREV_EXC and SAVED slots have a parameter each
+    # the stack that the prologue pushes, bottom first; VALUE, PREV_EXC and SAVED slots have a parameter each
     stack: Stack
     # fast locals that come as parameters (first in the signature, in the original's order); others start unbound
     carried: tuple[str, ...]
     # those of `carried` for which UNBOUND may be passed
     uncertain: frozenset[str]
-    # cells that are held for the sake of what they hold, though no instruction names them
+    # cells that are kept alive for their contents, though no instruction names them
     kept_cells: frozenset[str]
     # all parameters of the resume code
     parameters: tuple[str, ...]
@@ -56,13 +56,13 @@ _infos: CodeMap[ResumeInfo] = CodeMap()
 
 
 def note_origin(code: CodeType, info: ResumeInfo) -> None:
-    """`code` is a resume function's."""
+    """Records that `code` belongs to a resume function."""
     _infos.set(code, info)
 
 
 def is_resume_code(code: CodeType) -> ResumeInfo | None:
-    """What a code object was made from, if it is a resume function's, and that still exists; without it, a resume
-    function is one like others."""
+    """The origin of a resume function's code, or None. A resume function whose original no longer exists counts as an
+    ordinary function."""
     info = _infos.get(code)
     return info if info is not None and info.original_ref() is not None else None
 

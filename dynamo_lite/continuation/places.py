@@ -1,6 +1,6 @@
-"""Where in its code a frame can be left.
+"""The places in a code object at which its frame can be left.
 
-Invariant: what is known of a place is known of the user's code, from which resume functions are made.
+Invariant: places refer to the user's code, from which resume functions are made, never to a resume function's code.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dynamo_lite.continuation.origins import ResumeInfo, origin
 
 
 class BreakSite(NamedTuple):
-    """A place to leave a frame at: before the first instruction of what has to run as one.
+    """A place to leave a frame at: before the first of the instructions that run as a unit.
 
     Attributes:
         code: the user's code.
-        start: that instruction of it; the stack must be as it is before it.
-        analysis: of the code.
-        behind: how many instructions before the one that was asked for it lies, if the stack is another there.
+        start: index of that instruction in `code`; the stack must be in its state before it.
+        analysis: the flow analysis of `code`.
+        behind: number of instructions from `start` to the requested one, if the stack differs there; else 0.
     """
 
     code: CodeType
@@ -32,7 +32,7 @@ class BreakSite(NamedTuple):
 
     @property
     def unit(self) -> list[Instruction]:
-        """The instructions that run as one: for a call what prepares it, then the call."""
+        """The instructions that run as a unit: for a call, its preparation and the call itself."""
         end = self.start
         while self.analysis.instructions[end].roles & roles.PREFIX:
             end += 1
@@ -40,7 +40,7 @@ class BreakSite(NamedTuple):
 
     @property
     def needed(self) -> frozenset[str]:
-        """Fast locals that may be read from here on: those of them that have a value must be stored before the break.
+        """Fast locals that may be read from here on: the bound ones must be stored before the break.
 
         Judged by the user's code: resume code no longer shows that, say, ``locals`` was loaded before the break.
         """
@@ -48,7 +48,7 @@ class BreakSite(NamedTuple):
 
 
 def break_site(code: CodeType, index: int) -> BreakSite:
-    """Where a break "at" an instruction falls, which may be any part of a call; `code` may be a resume function's."""
+    """The place of a break "at" an instruction, which may be any part of a call; `code` may be a resume function's."""
     original, index = origin(code, index)
     analysis = analyse(original)
     asked = index
@@ -59,13 +59,12 @@ def break_site(code: CodeType, index: int) -> BreakSite:
 
 
 def starts_unit(instructions: Sequence[Instruction], index: int) -> bool:
-    """Whether an instruction is the first of those that run as one with it."""
+    """Whether an instruction is the first one of its unit."""
     return not (index and instructions[index - 1].roles & roles.PREFIX)
 
 
 def unbreakable_places(user_code: CodeType, resumed: ResumeInfo | None) -> frozenset[int]:
-    """The instructions before which there can be no break: what is on the stack or in the locals there can't be brought
-    there again.
+    """The instructions before which there can be no break, because the stack or the locals can't be restored there.
 
     Args:
         resumed: the resume function, made from `user_code`, whose instructions are meant.

@@ -1,4 +1,4 @@
-"""Locals that perhaps have no value, as arguments of resume functions.
+"""The marker for unbound locals among the arguments of resume functions.
 
 Invariant: UNBOUND is never a value of the program: a resume function unbinds the local again before it goes on.
 """
@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 
-class _Unbound(enum.Enum):  # of which a trace knows that there is but one
+class _Unbound(enum.Enum):  # an enum, so that a trace knows it as a singleton
     """Stands for a local without a value among the arguments of a resume function."""
 
     UNBOUND = "unbound"

@@ -1,10 +1,10 @@
-"""Tensors that were guarded by their elements and came back with others: which functions are not to rely on them again.
+"""Tensors guarded by their elements whose elements changed: the functions that must not rely on them again.
 
 Such a guard belongs to one cache entry, but the elements are read by several frames once a graph breaks there: the
 function itself, its resume functions, and the functions it called, which are then frames of their own. All of them are
 told when the guard fails, so that a program whose masks change with every call compiles once more and not in each of
-these places. Invariant: this decides about speed alone; what is forgotten or remembered too long is never a wrong
-answer.
+these places. Invariant: this affects speed only; an entry that is forgotten or kept too long never makes a result
+wrong.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..bytecode.code_map import CodeMap
 from ..variables.tensors.value_guards import ANY_NAME
 
 _changed: CodeMap[frozenset[str]] = CodeMap()
-# Taken again by what a signal's handler or a finalizer runs in the middle of its holder.
+# Reentrant: a signal handler or finalizer that interrupts the holder may take it again.
 _lock = threading.RLock()
 # A fork may happen while another thread, which the child does not have, holds it.
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Functions, frames and what kept an entry from fitting one, in the user's words.
+"""Descriptions of functions, frames and guard failures, in terms of the user's program.
 
 Invariant: made for logs; nothing here decides anything.
 """
@@ -21,7 +21,7 @@ _POLYFILLS = "dynamo_lite.polyfills"  # whose `call_module` is the frame of a co
 
 
 def where(frame: Frame) -> str:
-    """The same for a frame: for a resume function with the line where it goes on, for a module its class."""
+    """The description of a frame: with the line where it resumes for a resume function, with the class for a module."""
     info, code = frame.resumed, frame.code
     if info is not None:
         line = decode(frame.user_code).instructions[info.index].positions[0]
@@ -35,7 +35,7 @@ def where(frame: Frame) -> str:
 
 
 def in_users_words(text: str, frame: Frame) -> str:
-    """A miss in which values that a break has left on the stack are named after what the program does with them."""
+    """A guard failure's text, with names from the program for values that a break has left on the stack."""
     info = frame.resumed
     if info is None:
         return text

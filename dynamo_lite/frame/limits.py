@@ -1,8 +1,8 @@
-"""How many of a function's entries count against config.recompile_limit.
+"""Number of a function's cache entries that count against config.recompile_limit.
 
-Not those whose calls all fit another entry: what was compiled for one size, before it was a symbol, is no reason to
-give up. They are kept, as they may be faster. Nor those for the border between two others, of which a program has
-as many as comparisons.
+An entry does not count if another entry's guards cover all its calls (it was compiled for one size before that became
+symbolic); it is kept, as it may be faster. Neither does an entry for the border between two others, of which a program
+has as many as comparisons.
 
 Invariant: a function has at most twice as many entries as the limit says.
 """
@@ -15,7 +15,7 @@ from .request import Frame
 
 
 def counted_entries(frame: Frame) -> int:
-    """How many entries count against the limit."""
+    """Number of entries that count against the limit."""
     entries, limit = frame.known, setting("recompile_limit")
     if len(entries) <= limit // 2:  # nothing is decided by their number yet
         return len(entries)

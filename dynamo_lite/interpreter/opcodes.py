@@ -1,7 +1,7 @@
-"""All instructions of the running Python: the families, and what is particular to its version.
+"""The instruction handlers of the running Python: those of the families and those of its version.
 
-The one place of the package that reads ``sys.version_info``. Invariant: to import this is to have ``registry.HANDLERS``
-filled.
+The one place of the package that reads ``sys.version_info``. Invariant: importing this module fills
+``registry.HANDLERS``.
 """
 from __future__ import annotations
 

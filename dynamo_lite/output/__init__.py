@@ -1,5 +1,5 @@
-"""What a trace makes: the graph (`output_graph`), the changes to replay (`side_effects`), the code that stands for
-the frame (`codegen`).
+"""The results of a trace: the graph (`output_graph`), the side effects to replay (`side_effects`), and the code that
+replaces the frame (`codegen`).
 
 May import `variables` and what stands above; knows no opcodes.
 """
