@@ -1,6 +1,6 @@
 """Copies of the functions by which modules, methods and objects are called: one code object for each structure.
 
-What is compiled is kept by code object, and a code object takes `config.recompile_limit` compiles. All modules of a
+Cache entries belong to a code object, and a code object allows `config.recompile_limit` compiles. All modules of a
 program are called by the same few lines, all optimizers step in the same wrapper. So a structure has a copy of the code
 to itself: modules and optimizers that are built alike share a copy, and with it what is compiled for them, and others
 don't use up its limit. Invariant: a copy does what the original does, at the same lines of the same file.

@@ -1,7 +1,7 @@
-"""Which frames are compiled, and what is said of those that are not.
+"""The decision which frames are compiled, and the log messages about those that are not.
 
-A frame that the hook meets is compiled unless a rule says that nothing is to be won by it. Invariant: whatever is not
-compiled is counted, and said in the log with the function's place and the reason.
+A frame that the hook meets is compiled unless a rule says that this gains nothing. Invariant: every frame that is
+not compiled is counted, and reported in the log with the function's place and the reason.
 """
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def make_entry(
 
 
 def _guard_aliases(output: OutputGraph) -> None:
-    """What is changed must be as apart from the rest as while tracing: memory of tensors, containers, objects."""
+    """Guards that mutated tensors, containers and objects alias the others exactly as they did while tracing."""
     mutated = {id(t) for t in output.mutated_inputs()}
     if mutated:
         changed: list[tuple[Source, torch.Tensor]] = []

@@ -1,4 +1,4 @@
-"""What a cache entry remembers beside its guard program and its code, and entries without code.
+"""The data that a cache entry keeps beside its guard program and code; and entries without code.
 
 Invariant: a record holds no graph and no tensor without data.
 """
@@ -34,10 +34,10 @@ class EntryRecord:
         self.dynamic = dynamic
         self.changed = changed
         self.readers = readers or {}
-        # What its guards say by path, once it has been asked for; and whether another entry fits all its calls.
+        # The guards' facts by path, computed on demand; and whether another entry fits all calls of this one.
         self.facts: GuardFacts | None = None
         self.covered = False
-        # Whether it is for one value of a number that two comparisons have singled out.
+        # Whether the entry is for a single value of a number, singled out by two comparisons.
         self.on_a_border = on_a_border
 
 
@@ -45,10 +45,10 @@ def plain_entry(
     guards: list[Guard], state: tuple[Any, ...] | None, hooked: bool = True, dynamic: frozenset[Any] = frozenset(),
     readers: Mapping[Any, frozenset[types.CodeType]] | None = None,
 ) -> GuardedCode:
-    """An entry that says: where these guards hold, the frame runs as it is.
+    """An entry without code: if its guards hold, the frame runs in plain Python.
 
     Args:
-        state: torch's global state, which is to be the same.
+        state: torch's global state, which must be the same.
         hooked: whether there may be something to compile in what it calls.
     """
     program, texts = build_program(guards, state, [])

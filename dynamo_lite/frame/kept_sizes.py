@@ -1,4 +1,4 @@
-"""What calls have taught about a function's sizes and numbers, kept for the next process.
+"""Sizes and numbers of a function that were observed to change, kept on disk for the next process.
 
 A path whose size or number has changed between two calls is kept in the backend's cache folder, in one small file for
 each function, so that the next process begins with a symbol there. The file's name is a digest of what the function is:

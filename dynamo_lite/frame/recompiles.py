@@ -1,4 +1,4 @@
-"""Frames that are compiled again: why, what earlier compiles have taught, and when there have been enough.
+"""Recompilation of frames: its reason, the knowledge from earlier compiles, and the limit on their number.
 
 Invariant: a value is taken for one that changes only if a guard on it has failed, or a break has made it out of a
 tensor.

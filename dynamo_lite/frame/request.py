@@ -1,6 +1,6 @@
-"""What the phases of a compile are given: the frame that was caught, the settings, and what to trace it for.
+"""The inputs of a compile's phases: the intercepted frame, the settings, and the request for a trace.
 
-Invariant: none of these changes once it is made. What a trace has shown, the next one is told by a request of its own.
+Invariant: none of these changes once it is made. The findings of a trace reach the next one in a new request.
 """
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""How many instructions a trace may take.
+"""The limit on the number of instructions that a trace evaluates.
 
 Loops are unrolled while they are captured, at some microseconds an instruction. So a trace ends after
-``config.max_trace_instructions``, and sooner where it is plain Python that goes round and nothing reaches the graph:
-after ``config.max_plain_instructions`` without an operation, and after fewer where the code has been compiled before
-and nothing came of it. Invariant: counted in instructions, not in seconds, so that the same program breaks at the same
+``config.max_trace_instructions``, and sooner if it evaluates plain Python and nothing reaches the graph:
+after ``config.max_plain_instructions`` without an operation, and after fewer if earlier compiles of the code gave no
+graph. Invariant: the limit is counted in instructions, not in seconds, so that the same program breaks at the same
 place each time.
 """
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 from .. import config
 from ..variables.base import unsupported
 
-_FEWER = 16  # times fewer plain instructions for each compile of the same code in vain, but not fewer than
+_FEWER = 16  # divisor of the limit on plain instructions for each compile without a graph; the least limit is
 _LEAST_PLAIN = 1000
 
 
 class Budget:
-    """What the root and all that it calls have evaluated so far.
+    """Counts the instructions that the root frame and its inlined calls have evaluated.
 
     Args:
-        fullgraph: whether a break is an error, which plain Python that ends at some time is no reason for.
-        graphless: how many compiles of the same code have given no graph.
+        fullgraph: whether a break is an error; long plain Python that ends is no reason for one.
+        graphless: number of compiles of the same code that gave no graph.
     """
 
     def __init__(self, fullgraph: bool = False, graphless: int = 0) -> None:
@@ -32,17 +32,17 @@ class Budget:
             self.most_plain = min(self.most_plain, max(_LEAST_PLAIN, self.most_plain // _FEWER**graphless))
         self.evaluated = 0
         self.look_at = min(self.most, self.most_plain)
-        self.operations = 0  # in the graph, when that was asked last
-        self._visits = 0  # of the root, then
+        self.operations = 0  # number of operations in the graph at the last check
+        self._visits = 0  # visits of the root at the last check
         self._evaluated = 0
 
     def note_operations(self, root: Any) -> None:
-        """The graph has grown since this was asked last."""
+        """Records that the graph has grown since the last check."""
         self.operations, self._visits, self._evaluated = root.output.operations, root.visits, self.evaluated
         self.look_at = min(self.most, self.evaluated + self.most_plain)
 
     def look(self, root: Any) -> None:
-        """Goes on if the graph has grown.
+        """Extends the limit if the graph has grown since the last check.
 
         Raises:
             Unsupported: trace_too_long.
@@ -55,7 +55,7 @@ class Budget:
         self.note_operations(root)
 
     def is_own_loop(self, root: Any) -> bool:
-        """Whether most of what has been evaluated since the last operation is the root's own code, not that of what it
+        """Whether most instructions evaluated since the last operation are the root's own, not those of inlined
         calls."""
         return 2 * (root.visits - self._visits) > self.evaluated - self._evaluated
 

@@ -1,4 +1,4 @@
-"""What ``isinstance`` and ``issubclass`` say; a part of the translator.
+"""The results of ``isinstance`` and ``issubclass``; a part of the translator.
 
 Invariant: an answer by a class's bases is guarded by these, one by a metaclass's method evaluates that method, and that
 a metaclass of the user's defines none is guarded, too.

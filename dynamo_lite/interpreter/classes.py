@@ -1,4 +1,4 @@
-"""Attributes of classes: what a class defines under a name, guarded, and what reading or calling it gives.
+"""Attributes of classes: their guarded lookup, and the results of reading or calling them.
 
 Invariant: whatever a decision takes from a class's dict is guarded.
 """

@@ -1,4 +1,4 @@
-"""What calls of builtin classes make: numbers, texts, ranges, slices, partials, descriptors, ``super()``.
+"""Calls of builtin classes as constructors: numbers, texts, ranges, slices, partials, descriptors, ``super()``.
 
 Invariant: an object made in the trace is not made for real before generated code makes it.
 """

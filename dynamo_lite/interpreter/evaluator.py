@@ -1,4 +1,4 @@
-"""The tracer as values see it: calls, attributes, truth, raising; and the parts that own the other topics.
+"""The interface of the tracer to values: calls, attributes, truth, raising; and the parts that own the other topics.
 
 Invariant: a method gives what CPython would give for the real values, or raises what CPython would raise.
 """

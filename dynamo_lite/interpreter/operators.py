@@ -1,4 +1,4 @@
-"""What Python's operators, attributes and calls do with trackers (the language reference's data model).
+"""Python's operators, attribute access and calls on trackers (the language reference's data model).
 
 Invariant: a method gives what CPython would give for the real values, or raises what CPython would raise.
 """

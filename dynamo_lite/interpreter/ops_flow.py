@@ -1,4 +1,4 @@
-"""Instructions that decide where to go on: jumps, loops, exceptions, ``with``, generators.
+"""Control-flow instructions: jumps, loops, exceptions, ``with``, generators.
 
 Invariant: behind each handler the stack, the locals and the blocks are what CPython's would be.
 """

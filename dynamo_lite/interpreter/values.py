@@ -1,4 +1,4 @@
-"""From Python values to trackers and back, for the evaluator.
+"""Conversion of Python values to trackers and back, for the evaluator.
 
 Invariant: a value from outside gets its tracker, and its guards, at the moment when the program first looks at it.
 """

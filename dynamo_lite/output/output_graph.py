@@ -1,4 +1,4 @@
-"""What a trace produces: the fx graph, its inputs, the guards and the side effects.
+"""The result of a trace: the fx graph, its inputs, the guards and the side effects.
 
 Operations are at the level of the user's torch calls, each with its fake result and the user's stack. Invariant: a
 node that changes memory, draws random numbers or sets torch's state is never removed and never moves, and one that may

@@ -1,4 +1,4 @@
-"""What the traced program changes in objects that exist outside of it, or that leave it.
+"""Side effects: the traced program's changes of objects that exist outside of it, or that leave it.
 
 Objects are found again by identity, so that one object has one tracker. Changes are made to trackers while tracing and
 replayed by generated code after the graph: attributes, contents of lists, dicts and sets, cells, globals.

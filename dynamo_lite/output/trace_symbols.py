@@ -1,4 +1,4 @@
-"""The symbols of a trace: where each lives, the nodes of the graph that compute with them, the guards that they need.
+"""The symbols of a trace: the source of each, the nodes of the graph that compute with them, the guards that they need.
 
 Invariant: a source has one symbol, and an expression one node in a graph.
 """
