@@ -1,10 +1,10 @@
 """A frame in, guarded code out: the phases of a compile, from top to bottom.
 
 decide (is it compiled at all) -> trace (evaluate it) -> exit (where it is left, what is live) -> plan (what its code
-needs from the graph) -> graph (its outputs fixed, compiled by the backend) -> code -> entry (guards). Each takes what
-the ones before it gave. Where a frame can't be left, it is traced again for less, or with more guards.
+needs from the graph) -> graph (its outputs fixed, compiled by the backend) -> code -> entry (guards). Each takes
+the results of the earlier ones. If a frame can't be left at a place, it is traced again for less, or with more guards.
 
-Invariant: whatever is not compiled is said in the log, with the user's line and the reason.
+Invariant: everything that is not compiled is reported in the log, with the user's line and the reason.
 """
 from __future__ import annotations
 

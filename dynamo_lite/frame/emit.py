@@ -1,8 +1,8 @@
-"""The fourth phase of a compile: the code that stands for a frame.
+"""The fourth phase of a compile: the code that replaces a frame's.
 
 It calls the compiled graph, replays the side effects, and returns or leaves the frame as it is before the instruction
-that runs in plain Python. It is generated twice: once to learn what it needs from the graph, once for good. Invariant:
-both times the same values are computed in the same order.
+that runs in plain Python. It is generated twice: first to find which values it needs from the graph, then in its
+final form. Invariant: both times the same values are computed in the same order.
 """
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..bytecode.analysis import FRAME_READERS, LOCALS_READERS, locals_reads
 
-# Modules and their functions, under the names that code reaches them by.
+# Functions by module, under the names with which code refers to them.
 _NUMBERS = {sys: frozenset({"getallocatedblocks"}), gc: frozenset({"get_objects", "get_count"})}
 _BOOKS = {
     sys: frozenset({"getsizeof", "getrefcount"}) | _NUMBERS[sys],
@@ -33,7 +33,7 @@ Functions = dict[types.ModuleType, frozenset[str]]
 
 
 def reason_to_leave(code: types.CodeType, globals: dict[str, Any]) -> str | None:
-    """Why a frame's objects are to be the interpreter's own, or None."""
+    """The reason to leave a frame to the interpreter, or None."""
     if not _NAMES.isdisjoint(code.co_names) and _reaches(code, globals, _BOOKS):
         return "it asks the interpreter for the size, the number, the holders or the collector's view of objects"
     if _reaches(code, globals, _WEAK) and _reaches(code, globals, _COLLECT):

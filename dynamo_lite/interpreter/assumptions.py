@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..variables.protocols import Tracer
     from .translator import Translator
 
-# What may stand between a branch and its raise: it computes the exception and does nothing else.
+# The opcodes allowed between a branch and its raise: they compute the exception and have no other effect.
 _HARMLESS = frozenset({
     "LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_ATTR", "LOAD_METHOD", "LOAD_ASSERTION_ERROR",
     "PUSH_NULL", "PRECALL", "CALL", "CALL_KW", "KW_NAMES", "FORMAT_VALUE", "CONVERT_VALUE", "FORMAT_SIMPLE",
@@ -33,7 +33,7 @@ _MESSAGE = "a branch that raises was taken"
 
 
 def branch(tx: Translator, value: VariableTracker, when_true: int, when_false: int) -> bool:
-    """Which way a conditional jump goes.
+    """Whether the condition of a conditional jump is taken to be true.
 
     Args:
         value: the condition.
@@ -45,7 +45,7 @@ def branch(tx: Translator, value: VariableTracker, when_true: int, when_false: i
         return tx.truth(value)
     raising = _only_raises(tx, when_true), _only_raises(tx, when_false)
     try:
-        # Rather in the graph than guarded by its elements.
+        # Prefer a check in the graph to a guard on the tensor's elements.
         with tx.output.value_guards.none_learned(unless=raising[0] == raising[1]):
             return tx.truth(value)
     except Unsupported as error:

@@ -24,7 +24,7 @@ P = TypeVar("P", bound=Part)
 
 
 class Owned(Generic[P]):
-    """An attribute of a frame that is one of its parts."""
+    """A descriptor: an attribute of a frame that holds one of its parts, made on first access."""
 
     def __init__(self, cls: type[P]) -> None:
         self.cls = cls
