@@ -36,6 +36,7 @@ from dynamo_lite.backends.aot.record import (
     global_state_kept,
     refuse_chosen_gradients,
 )
+from dynamo_lite.runtime.storage_extent import storage_extent
 from dynamo_lite.symbols import torch_questions
 
 aten = torch.ops.aten
@@ -352,10 +353,14 @@ def _backward_part(
     if before != [t.storage.version for t in recorder.inputs if t is not None]:
         raise CannotFunctionalize("the backward pass writes to an input")
     with torch.no_grad():
-        values = Values(memory, recorder.emit)
+        values, taken = Values(memory, recorder.emit), dict[int, list[torch.Tensor]]()
         for grad in grads:
             if isinstance(grad, torch.Tensor) and _is_of_forward(grad, joint, recorder):
                 # The caller must not get memory that belongs to the forward pass.
+                with recorder:
+                    grad = aten.clone.default(grad)
+            if isinstance(grad, torch.Tensor) and _shares_elements(grad, memory, taken):
+                # Two leaves must not share a gradient: clipping, for instance, writes to each of them.
                 with recorder:
                     grad = aten.clone.default(grad)
             tracked = memory.find(grad) if isinstance(grad, torch.Tensor) else None
@@ -399,3 +404,28 @@ def _is_of_forward(grad: torch.Tensor, joint: JointGraph, recorder: Recorder) ->
         raise CannotFunctionalize("a gradient that was not made by this graph")
     return recorder.memory.read(tracked.storage.root) in joint.forward
 
+
+def _shares_elements(grad: torch.Tensor, memory: Memory, taken: dict[int, list[torch.Tensor]]) -> bool:
+    """Whether a gradient may share elements with one in ``taken``, to which it is added.
+
+    A tensor that has memory of its own and is the gradient of several inputs does not count: it is returned as one
+    object, of which autograd makes a copy for each leaf itself.
+
+    Args:
+        taken: gradients by the identity of their memory.
+    """
+    tracked = memory.find(grad)
+    if tracked is None:
+        return False
+    others = taken.setdefault(id(tracked.storage), [])
+    shares = any(other is not grad or tracked is not tracked.storage.root for other in others if _overlap(grad, other))
+    others.append(grad)
+    return shares
+
+
+def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the memory of two views of one storage overlaps; True if that is not known."""
+    (a_first, a_end), (b_first, b_end) = ((t.storage_offset(), t.storage_offset() + storage_extent(t.shape, t.stride()))
+                                          for t in (a, b))
+    known = all(type(n) is int for n in (a_first, a_end, b_first, b_end))
+    return not known or (a_first < b_end and b_first < a_end)

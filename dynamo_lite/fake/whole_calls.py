@@ -7,7 +7,7 @@ operation by operation, as any call does, which raises what eager raises.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -95,7 +95,8 @@ def call(mode: Any, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     if dropout and train and layers > 1:
         mode.effects_seen = mode.random_seen = True
     mode.raises_seen = mode.raises_seen or packed  # lengths that do not fit
-    return tuple(_made(mode, shape, order, x.dtype, gradients) for shape, order in zip(shapes, orders))
+    made = functools.partial(_made, mode, shapes, orders, x.dtype)
+    return _Whole.apply(made, *tensors) if gradients else made()
 
 
 def _is_plain(tensors: list[Any], flags: tuple[Any, ...]) -> bool:
@@ -172,9 +173,25 @@ def _strides(shape: Sequence[Any], order: tuple[int, ...]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _made(mode: Any, shape: tuple[Any, ...], order: tuple[int, ...], dtype: torch.dtype, gradients: bool) -> Any:
+def _made(
+    mode: Any, shapes: list[tuple[Any, ...]], orders: tuple[tuple[int, ...], ...], dtype: torch.dtype
+) -> tuple[Any, ...]:
     with mode:
-        made = torch.empty_strided(shape, _strides(shape, order), dtype=dtype, device="cpu")
-        if gradients:
-            made = torch._C._functions.DelayedError("backward of a fake tensor", 1)(made.requires_grad_())
-    return made
+        return tuple(torch.empty_strided(shape, _strides(shape, order), dtype=dtype, device="cpu")
+                     for shape, order in zip(shapes, orders))
+
+
+class _Whole(torch.autograd.Function):
+    """The history of a call's results: it leads to the operands, as eager's does."""
+
+    @staticmethod
+    def forward(ctx: Any, made: Callable[[], tuple[Any, ...]], *operands: Any) -> tuple[Any, ...]:
+        ctx.operands = operands
+        return made()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():
+            raise NotImplementedError("gradients of the gradients of a recurrent network")
+        return (None, *(torch.empty_like(t) if needed else None
+                        for t, needed in zip(ctx.operands, ctx.needs_input_grad[1:])))
