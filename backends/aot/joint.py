@@ -353,26 +353,32 @@ def _backward_part(
     if before != [t.storage.version for t in recorder.inputs if t is not None]:
         raise CannotFunctionalize("the backward pass writes to an input")
     with torch.no_grad():
-        values, taken = Values(memory, recorder.emit), dict[int, list[torch.Tensor]]()
-        for grad in grads:
-            if isinstance(grad, torch.Tensor) and _is_of_forward(grad, joint, recorder):
-                # The caller must not get memory that belongs to the forward pass.
-                with recorder:
-                    grad = aten.clone.default(grad)
-            if isinstance(grad, torch.Tensor) and _shares_elements(grad, memory, taken):
-                # Two leaves must not share a gradient: clipping, for instance, writes to each of them.
-                with recorder:
-                    grad = aten.clone.default(grad)
-            tracked = memory.find(grad) if isinstance(grad, torch.Tensor) else None
-            if tracked is not None and tracked.storage.root.fake.dtype is not tracked.fake.dtype:
-                # Such as the real part of a complex tensor: it is returned in memory of its own.
-                node = recorder.emit(ops.copy_strided, (memory.read(tracked), tuple(grad.stride())))
-                grad = memory.add(node.meta["val"], node).fake
-            made = recipe(grad, memory, known, values) if grad is not None else LiteralOutput(None)
-            if isinstance(made, OutputAlias) and made.chain is not None:
-                raise CannotFunctionalize("a gradient that is a view of another kind")
-            joint.gradient_recipes.append(made)
-        joint.gradients = values.nodes
+        _add_gradients(joint, recorder, grads, known)
+
+
+def _add_gradients(joint: JointGraph, recorder: Recorder, grads: list[Any], known: list[Any]) -> None:
+    """Adds the gradients and the recipes that make them from the tangents (``known``) and from values of the graph."""
+    memory = recorder.memory
+    values, taken = Values(memory, recorder.emit), dict[int, list[torch.Tensor]]()
+    for grad in grads:
+        if isinstance(grad, torch.Tensor) and _is_of_forward(grad, joint, recorder):
+            # The caller must not get memory that belongs to the forward pass.
+            with recorder:
+                grad = aten.clone.default(grad)
+        if isinstance(grad, torch.Tensor) and _shares_elements(grad, memory, taken):
+            # Two leaves must not share a gradient: clipping, for instance, writes to each of them.
+            with recorder:
+                grad = aten.clone.default(grad)
+        tracked = memory.find(grad) if isinstance(grad, torch.Tensor) else None
+        if tracked is not None and tracked.storage.root.fake.dtype is not tracked.fake.dtype:
+            # Such as the real part of a complex tensor: it is returned in memory of its own.
+            node = recorder.emit(ops.copy_strided, (memory.read(tracked), tuple(grad.stride())))
+            grad = memory.add(node.meta["val"], node).fake
+        made = recipe(grad, memory, known, values) if grad is not None else LiteralOutput(None)
+        if isinstance(made, OutputAlias) and made.chain is not None:
+            raise CannotFunctionalize("a gradient that is a view of another kind")
+        joint.gradient_recipes.append(made)
+    joint.gradients = values.nodes
 
 
 def _seen(gm: GraphModule, inputs: list[Any], edges: _Edges, results: tuple[Any, ...]) -> list[torch.Tensor]:

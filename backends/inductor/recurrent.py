@@ -32,6 +32,8 @@ _FORWARD_SCHEMA = (
 _BACKWARD_SCHEMA = (
     f"{BACKWARD}(Tensor grad_y, Tensor? grad_c, Tensor weight, Tensor h, Tensor? c, Tensor y, Tensor all_c, "
     "Tensor saved, int kind, bool reverse, str simd, int grain, int few) -> (Tensor, Tensor, Tensor, Tensor)")
+_CALLS = 10
+"""The overhead of a library call does not count if the network's products take as long as this number of calls."""
 _MOST_COLUMNS = 64
 """A multiple of the columns of a panel in ``recurrent.cpp``, whatever the vector instructions."""
 Decided = tuple[str, int, int]
@@ -46,24 +48,51 @@ _SAVED = (4, 4, 0, 0)
 # ---------------------------------------------------------------- which calls
 def is_ours(node: Node) -> bool:
     """Whether a call of a recurrent network is computed by loops of ours: of float32 tensors on the CPU, not packed and
-    without projections, of more than one row if the recurrent weights do not stay in a core's own cache. The rows of
-    one batch are all that threads share out; the library's product has them share out a row's weights."""
+    without projections.
+
+    The library keeps networks of fewer rows than threads whose recurrent weights do not fit a core's own cache: rows
+    are all that our threads share out. It keeps an LSTM without gradients, too, unless the overhead of oneDNN's call
+    counts: oneDNN computes one as fast as our loops do.
+    """
     if not is_whole(node.target) or node.kwargs or len(node.args) != 9 or not isinstance(node.args[3], bool):
         return False
     given: Any = node.args
     x, hidden, weights, biases, layers, _dropout, _train, bidirectional, batch_first = given
     states = hidden if isinstance(hidden, (tuple, list)) else [hidden]
     values: list[Any] = [n.meta.get("example_value") if isinstance(n, Node) else None for n in (x, *states, *weights)]
-    if not all(isinstance(v, torch.Tensor) and v.dtype is torch.float32 and v.device.type == "cpu" for v in values):
+    projected = len(weights) != layers * (4 if biases else 2) * (2 if bidirectional else 1)
+    if projected or not all(map(_is_plain, values)):
         return False
-    if len(weights) != layers * (4 if biases else 2) * (2 if bidirectional else 1):
+    shape, weight = values[0].shape, values[len(states) + 2].shape
+    steps, rows = (shape[1], shape[0]) if batch_first else (shape[0], shape[1])
+    if not _are_numbers(weight):
         return False
-    size, info = values[len(states) + 2].shape, target_info.current()
-    if not all(type(n) is int for n in size):
+    return (not _are_numbers((steps, rows)) or _pays(node, rows, steps * rows * weight[0] * (weight[1] + shape[2]),
+                                                     4 * weight[0] * weight[1])) and _is_there()
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype is torch.float32 and value.device.type == "cpu"
+
+
+def _are_numbers(sizes: Sequence[Any]) -> bool:
+    return all(type(n) is int for n in sizes)
+
+
+def _pays(node: Node, rows: int, products: int, recurrent: int) -> bool:
+    """Whether loops of ours are expected to be faster than the library.
+
+    Args:
+        rows: of a batch.
+        products: number of products of one layer, in one direction.
+        recurrent: size in bytes of its recurrent weights.
+    """
+    info, results = target_info.current(), node.meta.get("example_value") or (None,)
+    for_gradients = getattr(results[0], "requires_grad", True)
+    if node.target is _functions.lstm and not for_gradients and (
+            products >= _CALLS * info.library_call * info.costs.product_rate):
         return False
-    rows = values[0].shape[0 if batch_first else 1]
-    near = 4 * size[0] * size[1] <= info.own_cache
-    return (near or type(rows) is not int or rows >= min(torch.get_num_threads(), info.processor.cores)) and _is_there()
+    return recurrent <= info.own_cache or rows >= min(torch.get_num_threads(), info.processor.cores)
 
 
 def _is_there() -> bool:

@@ -90,15 +90,13 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
             # If the program is at fault, eager raises the same error; if tracing is at fault, eager is right.
             return run_eager(gm, f"its gradients can't be traced: {type(e).__name__}: {e}")
         if log.enabled("aot_graphs"):
-            text = f"forward\n{forward.describe()}\nbackward\n{backward.describe()}"
-            log.artifact("aot_graphs").info("%s", text)
+            log.artifact("aot_graphs").info("forward\n%s\nbackward\n%s", forward.describe(), backward.describe())
         interface, names = joint.interface(), joint.forward_names()
         call, artifact = route.build(forward, {"no_autocast": ambient.casts()})
         pair = None if artifact is None else Pair(interface, saved, names, artifact, None)
         if pair is not None:
             graph_cache.keep(key, pair)
     if pair is not None and _is_the_library_alone(pair.forward):
-        log.artifact("fallbacks").debug("a graph of library calls alone is recorded by autograd itself")
         return gm.forward
     ready: list[Call] = []
 
@@ -134,8 +132,11 @@ def _is_the_library_alone(forward: Artifact) -> bool:
     """Whether a forward pass is torch's operators and nothing else. Autograd records each of them then: its own
     backward pass calls what a compiled one would call, without the overhead of a custom autograd function."""
     calls = forward.library_calls
-    return not forward.kernels and bool(calls) and forward.replay is None and not any(
-        name.startswith(f"{NAMESPACE}.") for name in calls)
+    alone = not forward.kernels and bool(calls) and forward.replay is None
+    if not alone or any(name.startswith(f"{NAMESPACE}.") for name in calls):
+        return False
+    log.artifact("fallbacks").debug("a graph of library calls alone is recorded by autograd itself")
+    return True
 
 
 class _Recording:

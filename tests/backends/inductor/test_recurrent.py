@@ -69,7 +69,7 @@ def test_values_and_gradients(kind, sizes, options):
     compiled = dynamo_lite.compile(model, fullgraph=True)
     for states, gradients in itertools.product((None, states_of(model, batch, cls)), (True, False)):
         agree(results(model, model, x, states, gradients), results(compiled, model, x, states, gradients))
-    assert networks() == before + 4
+    assert networks() == before + (2 if cls is nn.LSTM and hidden == 300 else 4)  # oneDNN's large LSTMs in inference
 
 
 def networks():
