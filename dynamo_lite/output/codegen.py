@@ -1,9 +1,9 @@
-"""Generated code: after the graph, rebuild the values that leave it and replay the side effects.
+"""The code generated to run after the graph: it rebuilds the values that leave the frame and replays side effects.
 
-Values from outside are not walked to again: the guard program hands them over in one tuple, graph inputs first. Code is
-generated twice, once to learn which tensors and outside values are needed, once for good.
+Generated code does not look up values from outside: the guard program passes them in one tuple, graph inputs first.
+Code is generated twice: the first pass finds the tensors and outside values that are needed, the second emits the code.
 
-Invariant: an object that has an identity is built once, and every later use loads that one.
+Invariant: an object that has an identity is built once, and every later use loads that object.
 """
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ OUTPUTS = ".outputs"
 
 
 class Plan:
-    """What generated code needs from the graph and the guard program; filled by the first pass, read by the second."""
+    """Values that generated code needs from the graph and the guard program. The first pass fills it, the second
+    reads it."""
 
     def __init__(self) -> None:
         self.outputs: dict[int, int] = {}
@@ -45,14 +46,15 @@ class Plan:
         self.extra_list: list[Source] = []
 
     def output_index(self, value: TensorVariable | ScalarVariable) -> int:
-        """Which of the graph's outputs a value is; it becomes one."""
+        """The index of a value among the graph's outputs, to which it is added if need be."""
         if id(value) not in self.outputs:
             self.outputs[id(value)] = len(self.output_list)
             self.output_list.append(value)
         return self.outputs[id(value)]
 
     def extra_index(self, source: Source) -> int:
-        """Which of the values that the guard program collects beyond the graph's inputs is at a source."""
+        """The index of the value at `source` among the values that the guard program collects after the graph inputs.
+        """
         if source.key not in self.extras:
             self.extras[source.key] = len(self.extra_list)
             self.extra_list.append(source)
@@ -63,13 +65,13 @@ class Codegen:
     """Emits code that pushes trackers' values.
 
     Args:
-        emit: where the instructions go.
-        plan: what is needed from the graph and from outside.
-        effects: of the trace.
-        graph_inputs: how many values at the front of the inputs tuple belong to the graph; extras follow.
+        emit: the emitter that takes the instructions.
+        plan: the values needed from the graph and from outside.
+        effects: the side effects of the trace.
+        graph_inputs: number of values at the front of the inputs tuple that belong to the graph; extras follow.
         arguments: names of the frame's arguments that are plain locals in the generated code.
         own_cells: the frame's own cells, for which the generated code has a variable.
-        cell_arguments: names of the frame's arguments that are such variables.
+        cell_arguments: names of the frame's arguments that are cell variables.
     """
 
     def __init__(
@@ -85,8 +87,8 @@ class Codegen:
         self._own_cells = {id(cell) for cell in own_cells}
         self._built: dict[int, str] = {}
         self._keep: list[VariableTracker | SetState] = []
-        self._making: set[int] = set()  # what is being made, and therefore has no name yet
-        self._unfilled: list[tuple[str, Callable[[], Any]]] | None = None  # while something that only refers is made
+        self._making: set[int] = set()  # ids of objects under construction, which have no local yet
+        self._unfilled: list[tuple[str, Callable[[], Any]]] | None = None  # see `refers_only`
 
     # -- values
     def push(self, value: VariableTracker) -> None:
@@ -107,14 +109,14 @@ class Codegen:
             self.push(value)
 
     def hold(self, value: VariableTracker) -> str:
-        """Emits code that computes the value now; returns the local that holds it."""
+        """Emits code that computes the value now; returns the name of the local that holds it."""
         self.push(value)
         name = self.emit.temporary()
         self.emit.store_fast(name)
         return name
 
     def load_source(self, source: Source | None) -> None:
-        """Pushes a value that lives outside."""
+        """Pushes a value from outside."""
         assert source is not None
         if isinstance(source, LocalSource) and source.local in self.arguments:
             self.emit.load_fast(source.local)
@@ -143,14 +145,15 @@ class Codegen:
         self, value: VariableTracker | SetState, make: Callable[[], Any], fill: Callable[[], Any],
         refers_only: bool = False,
     ) -> None:
-        """Pushes an object that is made here, once: `make` pushes it empty, `fill` adds what it holds, cycles too.
+        """Pushes an object that generated code builds once: `make` pushes it empty, `fill` adds its contents. Contents
+        may refer back to the object.
 
         Args:
-            refers_only: whether making it does no more than refer to its parts, as a function does to its cells: these
-                are then filled when it has been made, since they may hold the object itself.
+            refers_only: whether `make` only stores references to the object's parts, as a function does to its cells.
+                The parts are then filled after `make`, since they may hold the object itself.
 
         Raises:
-            Unsupported: the object would have to be there before it is made.
+            Unsupported: the object is needed in order to make itself.
         """
         name = self._built.get(id(value))
         if name is not None:
@@ -161,8 +164,8 @@ class Codegen:
         outer = self._unfilled
         unfilled: list[tuple[str, Callable[[], Any]]] = []
         if not refers_only:
-            self._fill(outer)  # what is looked at is complete
-            if id(value) in self._built:  # by what was filled, which holds it
+            self._fill(outer)  # `make` may look into these objects, so they must be complete
+            if id(value) in self._built:  # one of them holds this object
                 self.emit.load_fast(self._built[id(value)])
                 return
             self._unfilled = None
@@ -212,7 +215,7 @@ class Codegen:
         self.emit.call(len(args), tuple(kwargs))
 
     def call_top(self, argument: Callable[[], Any]) -> None:
-        """Replaces the callable on the stack by its result for one argument."""
+        """Calls the callable on top of the stack with one argument and replaces it by the result."""
         self.emit.ready_to_call()
         argument()
         self.emit.call(1)
@@ -240,7 +243,7 @@ class Codegen:
 
     # -- objects
     def store_attributes(self, value: VariableTracker) -> None:
-        """With a new object on the stack, emits its attributes (keeps the object on the stack)."""
+        """Emits the attributes of the new object on top of the stack, which stays there."""
         for name, attribute in self.attributes_of(value).items():
             self.call_constant_on_top(
                 object.__setattr__, in_order(partial(self.emit.load_const, name), partial(self.push, attribute)), 2
@@ -251,7 +254,7 @@ class Codegen:
         return {name: v for name, v in self.effects.attributes_of(value).items() if v is not MISSING}
 
     def load_class(self, cls: type) -> None:
-        """Pushes a class, the one of this run where the program makes it."""
+        """Pushes a class. For a class that the program makes, pushes the one made in this run."""
         made = self.effects.tracker_of(cls)
         if isinstance(made, MadeClassVariable):
             self.push(made)
@@ -260,16 +263,16 @@ class Codegen:
 
     # -- cells
     def owns_cell(self, cell: CellVariable) -> bool:
-        """Whether a cell is one of the frame's own, which its code makes."""
+        """Whether a cell is one that the frame's own code makes."""
         return id(cell) in self._own_cells
 
     def fill_cell(self, cell: CellVariable) -> None:
-        """Binds one of the frame's own cells as the program has left it."""
+        """Binds one of the frame's own cells to its value at the end of the trace."""
         self.push(cell)
         self.emit.pop()
 
     def store_cell(self, cell: CellVariable, held: str) -> None:
-        """Puts what a local holds into a cell from outside."""
+        """Stores the value of a local in a cell from outside."""
         self.emit.load_fast(held)
         self.load_source(cell.source)
         self.emit.store_attr("cell_contents")
@@ -281,7 +284,7 @@ class Codegen:
 
     # -- replayed changes
     def hold_contents(self, value: VariableTracker) -> str:
-        """Computes what a changed container holds now, as a tuple."""
+        """Computes a changed container's new contents, as a tuple in a local."""
         if isinstance(value, GrowingListVariable) and value.only_grows:
             self.push_all(value.added)
             self.emit.build_tuple(len(value.added))
@@ -298,7 +301,7 @@ class Codegen:
         return name
 
     def _push_steps(self, value: DictVariable) -> None:
-        """Pushes what was done to a dict from outside, for `change_dict`; or all that it holds, for `replace_dict`."""
+        """Pushes the changes made to a dict from outside, for `change_dict`; or all its entries, for `replace_dict`."""
         steps = value.changes()
         if steps is None:
             check_rebuildable(value.items, "a dict")
@@ -312,7 +315,7 @@ class Codegen:
         self.emit.build_tuple(len(steps))
 
     def replace_contents(self, value: VariableTracker, held: str) -> None:
-        """Gives a container from outside its new contents, past any method of a subclass."""
+        """Gives a container from outside its new contents, bypassing overrides in subclasses."""
         function = {ListVariable: replace_list, SetVariable: replay_set, DictVariable: replace_dict}[_kind(value)]
         if isinstance(value, DictVariable) and value.changes() is not None:
             function = change_dict
@@ -329,7 +332,8 @@ class Codegen:
         self.emit.pop()
 
     def replay_attributes(self, value: VariableTracker, held: dict[str, Any]) -> None:
-        """Sets and deletes attributes of an object from outside, past its class's ``__setattr__``, which was traced."""
+        """Sets and deletes attributes of an object from outside, bypassing the class's ``__setattr__``, which was traced.
+        """
         for name, local in held.items():
             def arguments(name: str = name, local: Any = local) -> None:
                 self.load_source(value.source)
@@ -347,7 +351,7 @@ class Codegen:
         """Sets and deletes globals."""
         for name, local in held.items():
             if local is MISSING:
-                # One that the program set before it deleted it was never there.
+                # The global may not exist: the program may have set it itself before deleting it.
                 self.call_constant(
                     dict.pop,
                     in_order(partial(self.load_globals, space), partial(self.emit.load_const, name),
@@ -371,18 +375,18 @@ def _kind(value: VariableTracker) -> type:
 
 # ---------------------------------------------------------------- called by generated code
 def replace_list(target: list[Any], items: tuple[Any, ...]) -> None:
-    """Makes `items` the contents of a list, whatever its class overrides."""
+    """Replaces the contents of a list by `items`, bypassing overrides in subclasses."""
     list.__setitem__(target, slice(None), items)
 
 
 def replace_deque(target: collections.deque[Any], items: tuple[Any, ...]) -> None:
-    """Makes `items` the contents of a deque."""
+    """Replaces the contents of a deque by `items`."""
     collections.deque.clear(target)
     collections.deque.extend(target, items)
 
 
 def set_in_deque(target: collections.deque[Any], items: tuple[Any, ...]) -> None:
-    """Stores other elements in the places of a deque, which its iterators do not mind."""
+    """Replaces elements of a deque in place, which keeps its iterators valid."""
     for index, item in enumerate(items):
         if collections.deque.__getitem__(target, index) is not item:
             collections.deque.__setitem__(target, index, item)
@@ -390,13 +394,13 @@ def set_in_deque(target: collections.deque[Any], items: tuple[Any, ...]) -> None
 
 
 def replace_dict(target: dict[Any, Any], entries: tuple[tuple[Any, Any], ...]) -> None:
-    """Makes these the entries of a dict, in this order."""
+    """Replaces the entries of a dict by `entries`, in this order."""
     change_dict(target, (None, *entries))
 
 
 def change_dict(target: dict[Any, Any], steps: tuple[tuple[Any, ...] | None, ...]) -> None:
-    """Does to a dict what was done in the trace, step by step: stores a key with a value, deletes a key, removes the
-    last entry (a step of no elements), or all (None)."""
+    """Applies the changes made to a dict in the trace, step by step: stores a key with a value (two elements), deletes
+    a key (one), removes the last entry (none), or clears the dict (None)."""
     base: Any = next(cls for cls in BASES(type(target)) if not cls.__flags__ & (1 << 9))
     done = (base.popitem, base.__delitem__, base.__setitem__)
     for step in steps:
@@ -407,8 +411,8 @@ def change_dict(target: dict[Any, Any], steps: tuple[tuple[Any, ...] | None, ...
 
 
 def set_attribute(target: Any, name: str, value: Any) -> None:
-    """Stores an attribute as the traced code decided: into the object itself."""
-    cls = type(target)  # nothing is asked of the object itself, whose class may define __getattribute__
+    """Stores an attribute in the object itself, as the traced code decided."""
+    cls = type(target)  # the object is not asked for its class: it may define __getattribute__
     if issubclass(cls, type):
         type.__setattr__(target, name, value)
     elif cls.__setattr__ is object.__setattr__ or not cls.__dictoffset__:
@@ -426,7 +430,7 @@ def _store_past_class(target: Any, name: str, value: Any) -> None:
 
 
 def delete_attribute(target: Any, name: str) -> None:
-    """Deletes an attribute of the object itself; one that the program set before it deleted it was never there."""
+    """Deletes an attribute of the object itself. It may not exist: the program may have set it before deleting it."""
     own = object.__getattribute__(target, "__dict__") if type(target).__dictoffset__ else {}
     if name in own:
         del own[name]

@@ -1,8 +1,8 @@
 """The result of a trace: the fx graph, its inputs, the guards and the side effects.
 
-Operations are at the level of the user's torch calls, each with its fake result and the user's stack. Invariant: a
-node that changes memory, draws random numbers or sets torch's state is never removed and never moves, and one that may
-raise because of elements (``raising``) is never removed.
+The nodes are the user's torch calls, each with its fake result and the user's stack. Invariant: a node that changes
+memory, draws random numbers or sets torch's state is never removed or moved, and a node that may raise because of its
+operands' elements (``raising``) is never removed.
 """
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from .trace_symbols import TraceSymbols
 if TYPE_CHECKING:
     from ..variables.protocols import Tracer
 
-# Values that are guarded by identity or value, so that a second path to them needs no guard on sameness.
+# Types of values that are guarded by identity or by value. A second path to such a value needs no "same object" guard.
 _FREE_OF_IDENTITY = (
     int, float, bool, complex, str, bytes, type(None), type, torch.dtype, torch.device, torch.Size, tuple, range, slice,
     types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.CodeType,
@@ -61,16 +61,16 @@ class OutputGraph:
     """The graph under construction of one trace.
 
     Args:
-        dynamic: the paths of values that have been seen to change from call to call.
-        fits_all: whether these may not be guarded by value any more.
-        fullgraph: whether there is to be no break.
-        value_guards: which tensors are guarded by their elements.
-        dynamic_sizes: whether sizes are symbols: False: none, None: those that have changed, True: all.
-        learned: of sizes of tensors that earlier traces have not met.
-        captures: whether numbers and sizes that elements decide are kept in the graph, whatever the settings.
+        dynamic: paths of the values that have been seen to change from call to call.
+        fits_all: whether the values at these paths may no longer be guarded by value.
+        fullgraph: whether graph breaks are errors.
+        value_guards: the tensors that are guarded by their elements.
+        dynamic_sizes: which sizes are symbolic. True: all; False: none; None: those that have changed.
+        learned: knowledge from earlier traces that predicts which sizes of tensors they have not met will change.
+        captures: whether numbers and sizes that depend on elements are kept in the graph, whatever the settings.
 
     Attributes:
-        captures_numbers: whether numbers that elements decide are, where these can't be guarded.
+        captures_numbers: whether numbers that depend on elements are kept in the graph where they can't be guarded.
     """
 
     def __init__(
@@ -81,54 +81,54 @@ class OutputGraph:
         self.graph = fx.Graph()
         self.dynamic = dynamic
         self.fits_all = fits_all
-        self.numbers_ahead = True  # whether what Python computes from numbers outside may be computed at entry
+        self.numbers_ahead = True  # whether computations on numbers from outside may be moved to entry
         self.fullgraph = fullgraph
         self.dynamic_sizes = dynamic_sizes
         self.learned = learned or SizesLearned()
         self.value_guards = value_guards if value_guards is not None else ValueGuards()
-        self.written_storages: set[int] = set()  # of fake tensors that some node may have written to
+        self.written_storages: set[int] = set()  # storages of fake tensors that some node may write to
         self.fake_mode = TraceFakeMode()
         self.fake_mode.known.follows = bool(self.value_guards.paths)
         self.symbols = TraceSymbols(self.fake_mode.symbols)
         self.guards = GuardSet()
         self.effects = SideEffects()
         self.scalars = Scalars()
-        self.generators: dict[int, Any] = {}  # that the graph draws Python's and NumPy's random numbers from, by id
+        self.generators: dict[int, Any] = {}  # random generators of Python and NumPy that the graph uses, by id
         self.inputs: list[TensorVariable | ScalarVariable] = []
         self._numbers: dict[Any, ScalarVariable] = {}
         self._tensors: dict[int, TensorVariable] = {}
         self._last_placeholder: fx.Node | None = None
         self.state_at_entry = state_now()
-        self.autocast_depth = 0  # how much deeper in autocast contexts than at entry
+        self.autocast_depth = 0  # number of open autocast contexts, relative to entry
         self.changes_autocast = False
         self.open_modes: list[OpenMode] = []
         self.overrides = Overrides()
-        self.ids_are_keys = False  # whether an id has been a key of a dict or set
-        self.id_numbers: set[int] = set()  # ids that are known as numbers alone
+        self.ids_are_keys = False  # whether the program has used an id() as a key of a dict or set
+        self.id_numbers: set[int] = set()  # results of id() that the program has used as plain numbers
         self.choices = Choices()
-        self.rebound: list[TensorVariable] = []  # tensors whose data was set
-        self.replaced: list[torch.Tensor] = []  # their fakes before, which are known by their ids as long as they live
+        self.rebound: list[TensorVariable] = []  # tensors whose `.data` was assigned
+        self.replaced: list[torch.Tensor] = []  # their earlier fakes, kept alive because they are known by their ids
         self.operations = 0
-        self.assumed_at: int | None = None  # the first of the root's instructions that relied on a tensor's value
+        self.assumed_at: int | None = None  # the first instruction of the root that relied on a tensor's value
         self.captures_numbers = captures
         self._captures_sizes = captures or bool(setting("capture_dynamic_output_shape_ops"))
-        self.called_from_handler = False  # whether a caller of the frame handles an exception
-        self.parts = 0  # how many functions are being evaluated that become graphs of their own
-        self.examples = 0  # how many transforms show one example in place of a batch
-        self.layout_questions = 0  # how often the program has asked how a tensor lies in memory
-        self.texts_in_progress: list[VariableTracker] = []  # containers whose repr() is being made
-        # Where values were met whose trackers are those of others: a compiled function has that of what it was made of.
+        self.called_from_handler = False  # whether a caller of the frame is handling an exception
+        self.parts = 0  # nesting depth of functions under evaluation that become graphs of their own
+        self.examples = 0  # nesting depth of transforms that trace one example in place of a batch
+        self.layout_questions = 0  # how often the program has asked for a tensor's memory layout
+        self.texts_in_progress: list[VariableTracker] = []  # containers whose repr() is being computed
+        # Sources of values that share another value's tracker: a compiled function has its original's tracker.
         self._wrappers_at: dict[int, Source] = {}
         self._line_texts: dict[tuple[str, int, str], str] = {}
 
     def all_guards(self) -> list[Guard]:
-        """Every guard of the trace. What is decided later would be none."""
+        """Every guard of the trace. Decisions that are made after this call get no guards."""
         self.symbols.guard(self.guards)
         return self.guards.all()
 
     # -- values from outside
     def wrap(self, tx: Tracer, value: Any, source: Source) -> VariableTracker:
-        """The tracker of the value at `source`: the one that it has already, or a new one with its guards."""
+        """The tracker of the value at `source`: the existing one if the value has been met, else a new one, guarded."""
         known = self.effects.tracker_of(value)
         if known is not None:
             met_at = self._wrappers_at.get(id(value), known.source)
@@ -152,10 +152,10 @@ class OutputGraph:
         return dynamic if dynamic is not None else wrap_value(tx, value, source)
 
     def add_input(self, value: torch.Tensor, source: Source, layout: SymbolicLayout | None = None) -> TensorVariable:
-        """A tensor from outside as a graph input; its guards are the caller's business.
+        """Adds a tensor from outside as a graph input. The caller adds its guards.
 
         Args:
-            layout: its sizes and strides, if some are symbols.
+            layout: the tensor's sizes and strides, if some of them are symbolic.
         """
         try:
             fake = self.fake_mode.from_tensor(value, None if layout is None else (layout.size, layout.strides))
@@ -163,7 +163,7 @@ class OutputGraph:
             raise exc.Unsupported("unsupported_value", f"{source.name}: {error}") from error
         node = self._placeholder(source)
         node.meta["example_value"] = fake
-        # What it is at entry, whatever the program does to it.
+        # The tensor's state at entry; the program may change it later.
         node.meta["layout"] = tuple(fake.shape), fake.stride()
         node.meta["at_entry"] = fake.requires_grad, fake.is_leaf
         node.meta["source"] = source.name
@@ -180,11 +180,11 @@ class OutputGraph:
     def add_number(
         self, source: Source, cls: type, fake: Any = None, origins: frozenset[Any] | None = None
     ) -> ScalarVariable:
-        """A number from outside as a graph input; its guards are the caller's business.
+        """Adds a number from outside as a graph input. The caller adds its guards.
 
         Args:
-            fake: what stands for it on fake tensors; None: a number of which nothing is known.
-            origins: the paths that it is computed from, if that is not its own.
+            fake: the fake value that represents it in operations on fake tensors; None: one of unknown value.
+            origins: paths of the values that it is computed from; None: its own path.
         """
         known = self._numbers.get(source.key)
         if known is not None:
@@ -198,14 +198,14 @@ class OutputGraph:
         return number
 
     def measure(self, tx: Tracer, source: Source, method: str, dim: int) -> fx.Node:
-        """A node that asks an input for its "size" or "stride": as it is at entry, whatever the program does to it."""
+        """A node that reads an input's "size" or "stride" along `dim` as it is at entry."""
         tensor = next(t.node for t in self.inputs if t.source is not None and t.source.key == source.key)
         return self.compute_at_entry(
             tx, "call_method", method, (tensor, dim), tensor.meta["layout"][method == "stride"][dim])
 
     def compute_at_entry(self, tx: Tracer, op: str, target: Any, args: tuple[Any, ...], value: Any) -> fx.Node:
-        """A number computed from inputs and from such numbers, before all operations: parts of the graph that become
-        graphs of their own do not own it."""
+        """A node before all operations that computes a number from inputs and from other such numbers. It belongs to
+        the whole graph, even while a part is traced that becomes a graph of its own."""
         last = self._last_placeholder
         while last is not None and "at_inputs" in last.next.meta:
             last = last.next
@@ -216,7 +216,7 @@ class OutputGraph:
 
     @contextlib.contextmanager
     def _at_inputs(self) -> Iterator[None]:
-        """Placeholders stand before all else, in the order in which they are met."""
+        """Inside the context, nodes are inserted behind the last placeholder, in front of all operations."""
         if self._last_placeholder is not None:
             with self.graph.inserting_after(self._last_placeholder):
                 yield
@@ -225,19 +225,19 @@ class OutputGraph:
                 yield
 
     def inputs_over(self, value: torch.Tensor) -> list[TensorVariable]:
-        """The inputs met so far that lie in the memory of a tensor."""
+        """The inputs met so far whose memory overlaps that of a tensor."""
         tensors = [t for t in self.inputs if isinstance(t, TensorVariable) and t.value is not None]
         return [t for t in tensors if overlap_on_device(t.value, value)]  # type: ignore[arg-type]
 
     def _placeholder(self, source: Source) -> fx.Node:
-        """A new input of the graph, named for where the program has it."""
+        """A new placeholder, named after its source in the program."""
         name = "".join(c if c.isalnum() else "_" for c in source.name).strip("_") or "input"
-        if name == "self":  # which the graph module's method has already
+        if name == "self":  # the name is taken by the parameter of the graph module's method
             name = "l_self"
         with self._at_inputs():
             node = self.graph.placeholder(name if name[0].isalpha() else f"l_{name}")
-        # The parameter's name in the graph's Python text. Names of nodes are unique and in lower case there, targets
-        # as they are given: an input `V` would be assigned to `v`, and so to another input of that name.
+        # The target becomes the parameter's name in the graph's Python text. Node names are unique and lower-case, but
+        # fx leaves targets as given: an input `V` would be assigned to `v`, and so clash with an input named `v`.
         node.target = node.name
         self._last_placeholder = node
         return node
@@ -252,7 +252,7 @@ class OutputGraph:
         return tensor
 
     def replace_input(self, old: TensorVariable, new: TensorVariable) -> None:
-        """From now on another tracker stands for an input's placeholder."""
+        """Replaces the tracker of an input's placeholder."""
         self.inputs = [new if tensor is old else tensor for tensor in self.inputs]
         self.register_tensor(new)
 
@@ -261,7 +261,7 @@ class OutputGraph:
         return list(self._tensors.values())
 
     def forget(self) -> None:
-        """Lets go of the program's objects. To be called when the trace has ended."""
+        """Drops all references to the program's objects. To be called when the trace has ended."""
         self.effects.forget()
         self.choices.forget()
         self.rebound.clear()
@@ -280,15 +280,15 @@ class OutputGraph:
         """Runs an operation on fake tensors.
 
         Returns:
-            the result, and whether the operation has effects beyond it.
+            the result, and whether the operation has side effects.
 
         Raises:
-            exc.Unsupported: it can't be run without data, or fails.
+            exc.Unsupported: the operation needs data, or it fails.
         """
         mode = self.fake_mode
         if mode.env is None or not mode.env.decomposes_in_python:
             return self._run_fake(tx, op, target, args, kwargs)
-        # Torch's decompositions in Python leave out what eager checks of tensors without elements.
+        # Torch's Python decompositions skip checks that eager mode does. Tensors without elements get them from C++.
         if have_elements((args, kwargs)):
             made = self._run_fake(tx, op, target, args, kwargs)
             given = {fake.untyped_storage()._cdata for fake in _tensors_in((args, kwargs))}
@@ -353,7 +353,7 @@ class OutputGraph:
     def _decomposed_in_python(
         self, tx: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, bool]:
-        """The same, from now on with torch's decompositions in Python; where one fails, with none in this trace."""
+        """Runs the operation with torch's Python decompositions. Unless it fails, they stay on for the whole trace."""
         env = self.fake_mode.symbols()
         if not have_elements((args, kwargs)):
             with self.fake_mode.decompositions_in_cpp():
@@ -369,7 +369,7 @@ class OutputGraph:
 
     @contextlib.contextmanager
     def one_example(self) -> Iterator[None]:
-        """Inside, a transform shows one example in place of a batch."""
+        """Inside the context, a transform traces one example in place of a batch."""
         self.examples += 1
         try:
             yield
@@ -378,13 +378,13 @@ class OutputGraph:
 
     @property
     def captures_sizes(self) -> bool:
-        """Whether operations may define sizes that only the running graph knows: not in parts of the trace that become
-        graphs of their own."""
+        """Whether operations may define sizes that are known at run time only. They may not in parts of the trace that
+        become graphs of their own."""
         return self._captures_sizes and not self.examples and not self.parts
 
     @contextlib.contextmanager
     def sizes_defined(self) -> Iterator[list[Any]]:
-        """Inside, an operation may define sizes; the list gets their symbols."""
+        """Inside the context, an operation may define sizes at run time. Their symbols are added to the list."""
         defined: list[Any] = []
         self.fake_mode.defined = defined if self.captures_sizes else None
         try:
@@ -393,17 +393,17 @@ class OutputGraph:
             self.fake_mode.defined = None
 
     def _unknown_among(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[fx.Node]:
-        """The operands whose elements an operation may need."""
+        """Nodes of the tensor operands whose elements are unknown and may be needed by an operation."""
         fakes = _tensors_in((args, kwargs))
         unknown = [t for f in fakes if self.fake_mode.known.of(f) is None and (t := self.tensor_of(f)) is not None]
-        # An index or a count is the integer among the operands; what it is applied to does not matter.
+        # Indices and counts are integer operands. The elements of the tensor that they apply to don't matter.
         return [t.node for t in unknown if not t.fake.dtype.is_floating_point] or [t.node for t in unknown]
 
     def create_node(
         self, tx: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, impure: bool,
         counted: bool = True,
     ) -> fx.Node:
-        """Adds a node with its fake value, effects and the user's stack; `counted`: as an operation on tensors."""
+        """Adds a node with its fake value, its effects and the user's stack; `counted`: as an operation on tensors."""
         if target is operator.pow and isinstance(args[0], (int, float)) and math.copysign(1, args[0]) < 0:
             target = torch.pow  # fx would write `-2 ** x`, which is -(2 ** x)
         node = self.graph.create_node(op, target, args, kwargs)
@@ -423,11 +423,11 @@ class OutputGraph:
         return node
 
     def item_node(self, tx: Tracer, node: fx.Node, index: int, value: Any) -> fx.Node:
-        """A node that takes one element of a node's result."""
+        """A node that takes one item of another node's result."""
         return self.create_node(tx, "call_function", operator.getitem, (node, index), {}, value, False, counted=False)
 
     def line_text(self, file: str, line: int, function: str) -> str:
-        """One frame's place and source line, as tracebacks show it."""
+        """The file, line and source text of one frame, formatted as in a traceback."""
         text = self._line_texts.get((file, line, function))
         if text is None:
             source = linecache.getline(file, line).strip()
@@ -437,11 +437,11 @@ class OutputGraph:
         return text
 
     def state_node(self, tx: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A node that sets torch's state where the program does."""
+        """Adds a node that sets torch's state at this point of the program."""
         self.create_node(tx, "call_function", function, args, kwargs, None, True, counted=False)
 
     def change_autocast_depth(self, tx: Tracer, change: int) -> None:
-        """The program enters an autocast context, or leaves one."""
+        """Records that the program enters (positive `change`) or leaves (negative) autocast contexts."""
         self.autocast_depth += change
         self.changes_autocast = True
         for function, args in autocast.steps(change):
@@ -449,15 +449,15 @@ class OutputGraph:
             self.state_node(tx, function, args, {})
 
     def state_changes(self) -> list[tuple[Any, tuple[Any, ...]]]:
-        """Calls that lead from torch's state at entry to its state now."""
+        """The calls that take torch's state from its value at entry to its current value."""
         return changes_between(self.state_at_entry, state_now()) + autocast.steps(self.autocast_depth)
 
     def mode_node(self, tx: Tracer, function: Any, args: tuple[Any, ...]) -> fx.Node:
-        """A node that enters or leaves a mode of torch."""
+        """A node that enters or leaves a torch mode."""
         return self.create_node(tx, "call_function", function, args, {}, None, True, counted=False)
 
     def restore_state(self) -> None:
-        """Undoes what the trace did to torch's state in this thread."""
+        """Undoes the trace's changes of torch's state in this thread."""
         while self.open_modes:
             self.open_modes.pop().leave()
         set_state(self.state_at_entry)
@@ -466,11 +466,11 @@ class OutputGraph:
         self.autocast_depth = 0
 
     def device_for(self, target: Any) -> torch.device | None:
-        """The device that the program's contexts give to a function that makes tensors, None if there is none."""
+        """The device that the program's device contexts select for a factory function; None if there is none."""
         return device_of_scope(self, target)
 
     def assume(self, visit: int) -> None:
-        """Notes that from the root's n-th instruction on the graph may raise, for the frame to run again."""
+        """Notes that the graph may raise from the root's n-th instruction on, in which case the frame is run again."""
         if self.assumed_at is None:
             self.assumed_at = visit
 
@@ -478,7 +478,7 @@ class OutputGraph:
     def finish(
         self, outputs: list[TensorVariable | ScalarVariable]
     ) -> tuple[fx.GraphModule, list[TensorVariable | ScalarVariable]] | None:
-        """The graph module that computes `outputs`, and its inputs; None when there is nothing to run."""
+        """The graph module that computes `outputs`, and its inputs; None if there is nothing to run."""
         if self.open_modes:
             raise self.open_modes[0].refuse_break()
         self.choices.check(self, outputs)
@@ -510,8 +510,8 @@ class OutputGraph:
         return module, used
 
     def _check_order_of_writes(self) -> None:
-        """What autograd knows of an input can't be put back for the frame to run again: an operation that may raise
-        behind a write to such an input belongs to a graph of its own, which begins behind the write."""
+        """Refuses an operation that may raise after a write to an input that autograd tracks: autograd's records can't
+        be restored for the frame to run again. Such an operation goes into a graph of its own, behind the write."""
         kept = {t.fake.untyped_storage()._cdata for t in self.inputs_changed_for_autograd()}
         written: int | None = None
         for node in self.graph.nodes if kept else ():
@@ -527,7 +527,7 @@ class OutputGraph:
             if node.op in ("placeholder", "output") or node.users or node.meta.get("impure"):
                 continue
             if node.meta.get("raises") or _takes_an_int(node) or frees_history(node):
-                continue  # it, or another behind it, may raise, though nobody wants what it gives
+                continue  # this node, or a node that depends on its check, may raise although the result is unused
             if node.meta.get("visit", -1) >= 0 and (raised := refused_in_eager(node)) is not None:
                 what = f"{type(raised).__name__} of {target_name(node.target)}: {exc.one_line(raised)}"
                 raise exc.Unsupported("python_exception_in_trace", what, visit=node.meta["visit"])
@@ -538,8 +538,8 @@ class OutputGraph:
         return self._inputs_written_by(node for node in self.graph.nodes if node.meta.get("impure"))
 
     def inputs_changed_for_autograd(self) -> list[TensorVariable]:
-        """Those of which autograd may know something else behind the graph: what it knows can't be put back, as
-        elements can. Of a write in ``no_grad``, or to ``x.data``, it knows at most that there was one."""
+        """Inputs whose autograd records the graph may change. Unlike elements, these records can't be restored. A write
+        under ``no_grad`` or to ``x.data`` is left out: autograd notices at most that there was one."""
         nodes = (n for n in self.graph.nodes if n.meta.get("impure") and not n.meta.get("unseen_by_autograd"))
         return [t for t in self._inputs_written_by(nodes) if t.fake.requires_grad]
 
@@ -552,7 +552,7 @@ class OutputGraph:
 
 
 def _refuse_foreign(node: fx.Node) -> None:
-    """A tensor that a part of the trace made whose nodes have become a graph of their own is not to be had outside."""
+    """Refuses a tensor from a part of the trace that has become a graph of its own, when it is used outside of it."""
     if node._erased:
         what = "a tensor that a function run by torch has made is used outside of it"
         raise exc.Unsupported("autograd_in_graph", what)
@@ -570,22 +570,22 @@ def _written_by(node: fx.Node) -> frozenset[int]:
 
 
 def _takes_an_int(node: fx.Node) -> bool:
-    """Whether an operation on tensors gets an int that only the running program knows: it may be out of bounds, or too
-    large for the tensor's type."""
+    """Whether an operation on tensors has an int operand that is known at run time only: it may be out of bounds,
+    or too large for the tensor's dtype."""
     if not isinstance(node.meta.get("example_value"), torch.Tensor):
         return False
     return any(isinstance(argument.meta.get("example_value"), torch.SymInt) for argument in node.all_input_nodes)
 
 
 def _does_something(node: fx.Node) -> bool:
-    """Whether a node is worth a call of the graph by itself; setting and restoring torch's state is not."""
+    """Whether a node alone justifies a call of the graph. Setting and restoring torch's state does not."""
     if node.op in ("placeholder", "output"):
         return False
     return node.meta.get("example_value") is not None or bool(node.all_input_nodes) or "draws" in node.meta
 
 
 def _tensors_in(value: Any) -> list[torch.Tensor]:
-    """The tensors among arguments, in slices too."""
+    """The tensors among arguments, including those in slices."""
     leaves = pytree.tree_leaves(value, is_leaf=lambda leaf: isinstance(leaf, slice))
     parts = [p for leaf in leaves for p in ((leaf.start, leaf.stop, leaf.step) if isinstance(leaf, slice) else (leaf,))]
     return [part for part in parts if isinstance(part, torch.Tensor)]

@@ -1,7 +1,7 @@
-"""Side effects: the traced program's changes of objects that exist outside of it, or that leave it.
+"""Side effects: the traced program's changes to objects that exist outside the trace, or that outlive it.
 
-Objects are found again by identity, so that one object has one tracker. Changes are made to trackers while tracing and
-replayed by generated code after the graph: attributes, contents of lists, dicts and sets, cells, globals.
+Objects are looked up by identity, so that one object has one tracker. While tracing, changes are made to trackers.
+Generated code replays them after the graph: on attributes, on the contents of lists, dicts, sets and cells, on globals.
 
 Invariant: a real object is never changed while tracing.
 """
@@ -43,21 +43,22 @@ class SideEffects:
         self._attributes: dict[int, tuple[VariableTracker, dict[str, Any]]] = {}
         self._mutated: dict[int, VariableTracker] = {}
         self._globals: dict[int, tuple[dict[str, Any], Source, dict[str, Any]]] = {}
-        # Dicts of attributes and globals: those with what their keeper has written, those that were looked at.
+        # Attribute dicts and globals. `_keepers`: dicts whose owner ("keeper") has written to them, and the owner;
+        # `_spaces`: dicts that the trace has looked into.
         self._keepers: dict[int, tuple[dict[str, Any], VariableTracker | None]] = {}
         self._spaces: dict[int, tuple[dict[str, Any], Source]] = {}
-        self._watched: set[int] = set()  # trackers of which all parts are
+        self._watched: set[int] = set()  # trackers whose parts are all in `watch`
         self._raised: dict[int, tuple[VariableTracker, int]] = {}
         self._touched: list[VariableTracker | None] = []
         self.calls: list[DeferredCall] = []
         self._generators: list[tuple[GeneratorVariable, int]] = []
-        self._classes: dict[int, VariableTracker] = {}  # those with attributes that were set, by id
-        self._class_names: set[str] = set()  # of these attributes
+        self._classes: dict[int, VariableTracker] = {}  # classes with attributes that the trace has set, by id
+        self._class_names: set[str] = set()  # names of these attributes
         self.watch = Watch()
         self._proxied: list[Any] = []
-        self._behind_calls: dict[int, Any] = {}  # what deferred calls may change, by id
-        self._iterated: list[tuple[Any, Source]] = []  # lists that are no trackers
-        self.cells: list[CellVariable] = []  # of functions that the trace evaluates
+        self._behind_calls: dict[int, Any] = {}  # objects that deferred calls may change, by id
+        self._iterated: list[tuple[Any, Source]] = []  # lists from outside that were iterated without a tracker
+        self.cells: list[CellVariable] = []  # cells of functions that the trace evaluates
         self.epoch = 0
 
     # -- identity
@@ -67,14 +68,14 @@ class SideEffects:
         return known[1] if known is not None else None
 
     def track(self, value: Any, tracker: VariableTracker) -> VariableTracker:
-        """Remembers that `tracker` stands for `value`, which is kept alive so that its id stays its own."""
+        """Records that `tracker` stands for `value`, and keeps `value` alive so that its id stays unique."""
         if id(value) in self._behind_calls:
             raise Unsupported("side_effect_unsupported", f"{tracker.describe()}, which a call before may have changed")
         self._trackers[id(value)] = (value, tracker)
         return tracker
 
     def all_tracked(self) -> Collection[tuple[Any, VariableTracker]]:
-        """The real objects that have been met, and what stands for them."""
+        """The real objects that have been met, with their trackers."""
         return self._trackers.values()
 
     def is_tracked(self, value: Any) -> bool:
@@ -83,8 +84,8 @@ class SideEffects:
         return known is not None and not self._mutated.keys().isdisjoint((id(known), id(dict_in(known))))
 
     def forget(self) -> None:
-        """Lets go of all objects and trackers. To be called when the trace has ended."""
-        # A function and its cell know each other.
+        """Drops all objects and trackers. To be called when the trace has ended."""
+        # A function and a cell that holds it form a reference cycle.
         self.cells += (tracker for _, tracker in self._trackers.values() if isinstance(tracker, CellVariable))
         for cell in self.cells:
             cell.contents = MISSING
@@ -95,16 +96,16 @@ class SideEffects:
 
     # -- parts of a trace
     def forget_trackers(self) -> tuple[dict[int, tuple[Any, VariableTracker]], dict[int, Any]]:
-        """From now on every object from outside is met, and guarded, anew; gives what to call
-        :meth:`remember_trackers` with."""
+        """Forgets the trackers, so that every object from outside is wrapped and guarded anew. The result is the
+        argument for :meth:`remember_trackers`."""
         known = self._trackers, self._keepers
         self._trackers, self._keepers = {}, {}
         return known
 
     def remember_trackers(self, known: tuple[dict[int, tuple[Any, VariableTracker]], dict[int, Any]]) -> None:
-        """The trackers from before :meth:`forget_trackers`."""
+        """Restores the trackers from before :meth:`forget_trackers`."""
         trackers, keepers = known
-        # What a keeper has written to a dict is not in a tracker that the dict has got since.
+        # A new tracker of a dict lacks its keeper's earlier writes, so it is dropped.
         new = {key: entry for key, entry in self._trackers.items() if key not in trackers and key not in keepers}
         trackers.update(new)
         keepers.update((key, entry) for key, entry in self._keepers.items() if key not in keepers)
@@ -112,7 +113,7 @@ class SideEffects:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[list[VariableTracker | None]]:
-        """Collects what is changed inside; None stands for globals."""
+        """Collects the trackers that are changed inside the context; None stands for globals."""
         outer, self._touched = self._touched, []
         try:
             yield self._touched
@@ -122,16 +123,16 @@ class SideEffects:
 
     # -- changes
     def changed_objects(self) -> Iterator[Any]:
-        """The objects from outside of which attributes or contents are changed, and the dicts of changed globals."""
+        """The objects from outside whose attributes or contents have changed, and the dicts of changed globals."""
         changed = (*(tracker for tracker, _ in self._attributes.values()), *self._mutated.values())
         yield from (tracker.value for tracker in changed if tracker.source is not None)
         yield from (space for space, _, _ in self._globals.values())
 
     def add_deferred(self, call: DeferredCall, behind: Iterable[Any]) -> None:
-        """Has generated code make a call.
+        """Schedules a call for the generated code.
 
         Args:
-            behind: objects that the call may change. They are not looked at in this trace.
+            behind: objects that the call may change. The trace must not look at them.
         """
         for value in behind:
             if self.tracker_of(value) is not None:
@@ -144,11 +145,11 @@ class SideEffects:
         return len(self._touched)
 
     def changed_since(self, count: int) -> list[VariableTracker | None] | None:
-        """What has been changed since that was the number; None: unknown."""
+        """The changes since `change_count` returned `count`; None: unknown."""
         return self._touched[count:] if count <= len(self._touched) else None
 
     def mutate(self, tracker: VariableTracker, replaced: Sequence[VariableTracker] | None = None) -> None:
-        """Announces a change of the contents of a list, dict, set or cell; `replaced`: what it lets go of, if known."""
+        """Announces a change to the contents of a list, dict, set or cell; `replaced`: the values removed, if known."""
         self.epoch += 1
         self._touched.append(tracker)
         if any(self.tracker_of(mapping) is tracker for mapping in self._proxied):
@@ -161,11 +162,11 @@ class SideEffects:
             self._mutated[id(tracker)] = tracker
 
     def is_mutated(self, tracker: VariableTracker) -> bool:
-        """Whether the contents of something from outside are changed."""
+        """Whether the contents of an object from outside have been changed."""
         return id(tracker) in self._mutated
 
     def note_iterated(self, container: Any, source: Source) -> None:
-        """Announces that the trace relies on what a list or dict from outside holds, at this time, without a tracker.
+        """Announces that the trace relies on the current contents of a list or dict from outside that has no tracker.
         """
         if isinstance(container, dict):
             self.note_read(container, source)
@@ -179,27 +180,26 @@ class SideEffects:
         self._proxied.append(mapping)
 
     def advance(self, tracker: VariableTracker) -> None:
-        """Announces a change of an object that exists in the trace alone, such as an iterator's position."""
+        """Announces a change to an object that exists only in the trace, such as the position of an iterator."""
         self.epoch += 1
         self._touched.append(tracker)
 
     def attributes_of(self, tracker: VariableTracker) -> dict[str, Any]:
-        """The attributes written in this trace: name -> tracker, or MISSING where deleted."""
+        """The attributes written in this trace: a map from name to tracker, or to MISSING if deleted."""
         entry = self._attributes.get(id(tracker))
         return entry[1] if entry is not None else {}
 
     def load_attr(self, tracker: VariableTracker, name: str) -> Any:
-        """A written attribute; None when it has been deleted."""
+        """The value of a written attribute; None if it has been deleted."""
         value = self._attributes[id(tracker)][1][name]
         return None if value is MISSING else value
 
     def written_attributes(self) -> dict[int, dict[str, Any]]:
-        """What has been written so far, for :meth:`is_as_before`."""
+        """A copy of the attributes written so far, for :meth:`is_as_before`."""
         return {key: dict(written) for key, (_, written) in self._attributes.items()}
 
     def stored(self) -> Iterator[tuple[Source, Any, VariableTracker]]:
-        """What was set of attributes that objects from outside had: where each is, its value before, and its new one.
-        """
+        """Writes to attributes that objects from outside already had: source, value before the trace, new tracker."""
         for tracker, written in self._attributes.values():
             real, source = instance_dict(tracker.value), dict_source(tracker)
             if tracker.source is not None and real is not None and source is not None:
@@ -208,7 +208,7 @@ class SideEffects:
                         yield DictItemSource(source, name), real[name], value
 
     def is_as_before(self, tracker: VariableTracker, before: dict[int, dict[str, Any]]) -> bool:
-        """Whether an object from outside that has been changed since holds what it held then."""
+        """Whether an object from outside holds the same values as when `before` was taken."""
         real = instance_dict(tracker.value)
         if tracker.source is None or real is None or id(tracker) in self._mutated:
             return False
@@ -224,7 +224,7 @@ class SideEffects:
         return True
 
     def store_attr(self, tracker: VariableTracker, name: str, value: Any) -> None:
-        """Announces that an attribute is set, or deleted with MISSING."""
+        """Announces that an attribute is set, or deleted if `value` is MISSING."""
         self.epoch += 1
         tracker.changed_at = self.epoch
         self._touched.append(tracker)
@@ -236,7 +236,7 @@ class SideEffects:
             if space is not None and is_in_dict(type(real), name):
                 self._keepers.setdefault(id(space), (space, tracker))
         if value is MISSING or written.get(name, MISSING) is MISSING:
-            written.pop(name, None)  # set anew, it comes last; set again, it keeps its place
+            written.pop(name, None)  # a new attribute comes last; an existing one keeps its position
         if value is not MISSING or tracker.source is not None:
             written[name] = value
 
@@ -244,12 +244,12 @@ class SideEffects:
     def space_of(
         self, tx: Tracer, keeper: VariableTracker | None, real: dict[str, Any] | None, source: Source | None
     ) -> DictVariable | None:
-        """The tracker of a dict of attributes that has another name besides its keeper's, None while it has none.
+        """The tracker of an attribute dict that the program also reaches as a dict; None while it does not.
 
         Args:
-            keeper: the object whose dict it is, None for a frame's globals.
-            real: the dict, None if the object was made in the trace.
-            source: where it is found.
+            keeper: the object that owns the dict; None for a frame's globals.
+            real: the dict; None if the object was made in the trace.
+            source: the source of the dict.
         """
         if real is None:
             return keeper.own_dict if keeper is not None else None
@@ -262,15 +262,15 @@ class SideEffects:
         return space_at(tx, real, source)
 
     def note_read(self, real: dict[str, Any], source: Source) -> None:
-        """Remembers that the trace has looked into a dict without a tracker."""
+        """Records that the trace has looked into a dict that has no tracker."""
         self._spaces.setdefault(id(real), (real, source))
 
     def is_kept(self, value: Any) -> bool:
-        """Whether a keeper has written to a dict that no tracker stands for yet."""
+        """Whether a keeper has written to a dict that has no tracker yet."""
         return id(value) in self._keepers
 
     def take_over(self, tx: Tracer, real: dict[str, Any], tracker: VariableTracker) -> None:
-        """Moves what the keeper of a dict has written to the dict's own tracker."""
+        """Moves the keeper's writes to a dict into the dict's own tracker."""
         keeper = self._keepers.pop(id(real))[1]
         space = dict_in(tracker)
         assert space is not None and tracker.source is not None
@@ -294,11 +294,11 @@ class SideEffects:
     def store_class_attribute(
         self, cls: type, name: str, value: VariableTracker, make: Callable[[], VariableTracker]
     ) -> None:
-        """Announces that an attribute of a class from outside is set; `make` gives its tracker, of which there may be
-        several, where none holds such changes yet.
+        """Announces that an attribute of a class from outside is set. A class may have several trackers; the first
+        tracker from `make` holds all changes to the class.
 
         Raises:
-            Unsupported: the end of what stood there would be felt.
+            Unsupported: the replaced value has a finalizer, whose time the program could observe.
         """
         if any(mapping is class_dict(cls) for mapping in self._proxied):
             raise Unsupported("side_effect_unsupported", f"setting {cls.__qualname__}.{name}, read through a proxy too")
@@ -309,7 +309,7 @@ class SideEffects:
         self.store_attr(holder, name, value)
 
     def class_attribute(self, cls: type, name: str) -> VariableTracker | None:
-        """What a class finds under a name that was set in this trace; None if it finds what stood there before."""
+        """The value of a class's attribute that was set in this trace; None if lookup finds the value from before."""
         if name not in self._class_names:
             return None
         for base in BASES(cls):
@@ -325,40 +325,40 @@ class SideEffects:
         return bool(self._class_names)
 
     def add_call(self, call: DeferredCall) -> None:
-        """Announces a call that generated code makes after the graph."""
+        """Announces a call that the generated code makes after the graph."""
         self.epoch += 1
         self._touched.append(None)
         self.calls.append(call)
 
     # -- exceptions
     def note_raised(self, tracker: VariableTracker, visit: int) -> None:
-        """Remembers that the root's n-th instruction raised an exception, which therefore has a traceback."""
+        """Records that the root's n-th instruction raised an exception, which therefore has a traceback."""
         self._raised.setdefault(id(tracker), (tracker, visit))
 
     def check_traceback(self, tracker: VariableTracker) -> None:
-        """Refuses to rebuild an exception that has been raised in the trace: raised natively, it gets its traceback.
+        """Refuses to rebuild an exception that was raised in the trace. Raised natively, it gets its traceback.
 
         Raises:
-            Unsupported: with the visit at which to break so that this happens.
+            Unsupported: with the visit at which to break so that it is raised natively.
         """
         if id(tracker) in self._raised:
             visit = self._raised[id(tracker)][1]
             raise Unsupported("exception_handling", "an exception that is kept has a traceback", visit=visit)
 
     def check_outer_tracebacks(self) -> None:
-        """The same for exceptions that exist outside of the trace: raised again, they get more of a traceback."""
+        """Refuses exceptions from outside the trace that were raised again: their tracebacks would lack entries."""
         for tracker, _ in self._raised.values():
             if tracker.source is not None:
                 self.check_traceback(tracker)
 
     # -- generators
     def note_started(self, generator: GeneratorVariable, visit: int) -> None:
-        """Remembers that the root's n-th instruction began a generator."""
+        """Records that the root's n-th instruction started a generator."""
         self._generators.append((generator, visit))
 
     def check_generators(self) -> None:
-        """Refuses to end a trace with a generator left inside ``try`` or ``with``: when the program lets go of it, its
-        clean-up runs, and the trace does not see when that is.
+        """Refuses to end a trace while a generator is suspended inside ``try`` or ``with``: its clean-up code runs when
+        the program drops it, at a time that the trace can't know.
 
         Raises:
             Unsupported: with the visit at which to break so that the generator runs natively.
@@ -369,7 +369,7 @@ class SideEffects:
 
     # -- globals
     def load_global(self, tx: Tracer, space: dict[str, Any], source: Source, name: str) -> Any:
-        """A global written in this trace; None if it was not written, MISSING if it was deleted."""
+        """A global that was written in this trace; None if it was not written, MISSING if it was deleted."""
         known = self.space_of(tx, None, space, source)
         if known is not None:
             return known.lookup(tx, ConstantVariable(name)) or MISSING
@@ -380,7 +380,7 @@ class SideEffects:
         return value if value is MISSING else realized(tx, value)
 
     def store_global(self, tx: Tracer, space: dict[str, Any], source: Source, name: str, value: Any) -> None:
-        """Announces that a global is set, or deleted with MISSING."""
+        """Announces that a global is set, or deleted if `value` is MISSING."""
         known = self.space_of(tx, None, space, source)
         if known is None and value is not MISSING and id(space) in self._globals:
             if self._globals[id(space)][2].get(name) is MISSING:
@@ -398,12 +398,12 @@ class SideEffects:
         if name not in written:
             self.watch.add(space.get(name))
         if written.get(name) is MISSING:
-            written.pop(name, None)  # as in store_attr
+            written.pop(name, None)  # see store_attr
         written[name] = value
 
     # -- what is held
     def outside_values(self) -> Iterator[VariableTracker]:
-        """What changed objects hold that the frame is not the only one to hold, and what is stored there."""
+        """Changed objects that are reachable from elsewhere than the frame's arguments, and the values stored there."""
         for tracker in self._mutated.values():
             if not _of_frame(tracker.source):
                 yield tracker
@@ -423,7 +423,7 @@ class SideEffects:
         return any(tracker.source is not None for tracker, _ in self._attributes.values())
 
     def changed_names(self) -> list[str]:
-        """What generated code changes outside of the function, in the user's names."""
+        """The user's names of everything outside the function that the generated code changes."""
         names = [t.source.name for t in self._mutated.values() if t.source is not None]
         for tracker, written in self._attributes.values():
             if tracker.source is not None:
@@ -431,7 +431,7 @@ class SideEffects:
         return names + [name for _, _, written in self._globals.values() for name in written]
 
     def guard_distinct(self, guards: GuardSet) -> None:
-        """Objects that were changed must be other objects than those of their kind next time, too."""
+        """Guards that changed objects are distinct from the other objects of their type in later calls, too."""
         self._guard_spaces(guards)
         changed = [t for t in self._mutated.values() if t.source is not None and not isinstance(t, DictVariable)]
         changed += [
@@ -443,7 +443,7 @@ class SideEffects:
                 continue  # a module or class, guarded by identity
             if isinstance(tracker, ListVariable) and tracker.source is not None:
                 for real, source in self._iterated:
-                    known = self.tracker_of(real)  # of an object of a subclass, whose content is the list
+                    known = self.tracker_of(real)  # tracks an object of a subclass, whose content is the list
                     if known is not tracker and (known is None or known.content is not tracker):
                         guards.add(tracker.source, "not_same", source)
             for _, other in self._trackers.values():
@@ -455,7 +455,7 @@ class SideEffects:
                     guards.add(tracker.source, "not_same", other.source)
 
     def _guard_spaces(self, guards: GuardSet) -> None:
-        """A dict that was changed must be another one than all that were looked at, under whatever name."""
+        """Guards that a changed dict is distinct from all dicts that were read, under whatever name."""
         found = {key: source for key, (_, source) in self._spaces.items()}
         for real, tracker in self._trackers.values():
             space = dict_in(tracker)
@@ -476,7 +476,7 @@ class SideEffects:
             guards.add(sources[0], "apart", count, *sources[1:])
 
     def replay(self, cg: Codegen) -> None:
-        """Emits the changes. Values are computed before any object is changed, so that order does not matter."""
+        """Emits the changes. All values are computed before any object is changed, so that order does not matter."""
         stores: list[Any] = []
         for tracker in sorted(self._mutated.values(), key=lambda tracker: tracker.replayed):
             stores.append(self._prepare_contents(cg, tracker))
@@ -519,12 +519,12 @@ def _is_constant(value: Any) -> bool:
 
 
 def _of_frame(source: Source | None) -> bool:
-    """Whether a path starts from the frame's arguments."""
+    """Whether a source starts at one of the frame's arguments."""
     return source is not None and (isinstance(source, LocalSource) or any(map(_of_frame, source.parents())))
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """What a real object has in its dict or slot of that name; None if there is nothing."""
+    """The contents of a real object's dict or slot under `name`; None if it is empty."""
     own = instance_dict(value)
     if own is not None and name in own:
         return own[name]

@@ -1,6 +1,6 @@
-"""The symbols of a trace: the source of each, the nodes of the graph that compute with them, the guards that they need.
+"""The symbols of a trace: their sources, the graph nodes that compute with them, and the guards that they need.
 
-Invariant: a source has one symbol, and an expression one node in a graph.
+Invariant: a source has one symbol, and an expression has one node in a graph.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TraceSymbols:
     """The symbols of one trace.
 
     Args:
-        env: gives what knows them; it is made when the first is needed.
+        env: makes the environment of the symbols; called when the first symbol is needed.
     """
 
     def __init__(self, env: Callable[[], Environment]) -> None:
@@ -40,7 +40,7 @@ class TraceSymbols:
         self._roots: dict[Sym, Callable[[Tracer], fx.Node]] = {}
         self._numbers: dict[tuple[int, Index], ScalarVariable] = {}
         self._shared: dict[Any, Expr] = {}
-        self._tracer: Tracer | None = None  # of the symbols that only the running graph knows
+        self._tracer: Tracer | None = None  # the tracer that defined symbols known at run time only
 
     @property
     def any(self) -> bool:
@@ -54,14 +54,14 @@ class TraceSymbols:
 
     @property
     def env(self) -> Environment:
-        """What knows the symbols."""
+        """The environment, which knows the symbols' values and ranges."""
         if self._env is None:
             self._env = self._make_env()
         return self._env
 
     def on_a_border(self) -> bool:
-        """Whether comparisons leave one value to a symbol, and nothing has asked for the value as such: the trace is
-        for the border between two others, where a window is just full."""
+        """Whether the comparisons leave a symbol one possible value although the program has not tested for that value:
+        the trace then serves only the border between two cases, such as the call at which a window is just full."""
         if self._env is None:
             return False
         asked = {s for d in self._env.decisions if d.condition.op == "==" for s in ints.symbols_of(d.condition.expr)}
@@ -69,17 +69,17 @@ class TraceSymbols:
         return any(low == high for low, high in limits)
 
     def enter(self, tx: Tracer) -> None:
-        """Decisions are from now on those of the program that this tracer follows."""
+        """From now on, decisions are attributed to the program line that this tracer evaluates."""
         self.env.place = lambda: _place(tx)
 
     def add(
         self, tx: Tracer, source: Source, value: int, lowest: int, root: Callable[[Tracer], fx.Node],
         highest: int = HIGHEST,
     ) -> Expr:
-        """The symbol of an int from outside, which is `value` in this call.
+        """The symbol of an int from outside whose value in this call is `value`.
 
         Args:
-            root: makes the node of the graph that computes it.
+            root: makes the graph node that computes the symbol.
         """
         known = self._of_source.get(source.key)
         if known is not None:
@@ -93,7 +93,7 @@ class TraceSymbols:
         return expr
 
     def define(self, tx: Tracer, expr: Expr, node: fx.Node) -> None:
-        """Makes known which node computes a symbol that only the running graph knows."""
+        """Registers the node that computes a symbol known at run time only."""
         self.enter(tx)
         (symbol,) = ints.symbols_of(expr)
         self._roots[symbol] = lambda _: node
@@ -101,25 +101,25 @@ class TraceSymbols:
 
     @property
     def any_running(self) -> bool:
-        """Whether there are symbols that only the running graph knows."""
+        """Whether there are symbols that are known at run time only."""
         return self._tracer is not None
 
     def is_running(self, x: Index) -> bool:
-        """Whether only the running graph knows it."""
+        """Whether an expression is known at run time only."""
         return self._env is not None and self._env.is_running(x)
 
     def hangs_on_the_run(self, condition: Condition) -> bool:
-        """Whether only the running graph knows if it holds."""
+        """Whether a condition is decided at run time only."""
         return self._env is not None and self._env.known(condition) is None and self._env.hangs_on_the_run(condition)
 
     def output_number(self, x: Index) -> ScalarVariable:
-        """An expression that only the running graph knows, as a number of the graph, for it to give."""
+        """An expression that is known at run time only, as a number for the graph to return."""
         assert self._tracer is not None
         return self.number(self._tracer, x)
 
     def share(self, expr: Expr, value: int, guards: GuardSet, grows: bool = False) -> Expr:
-        """The symbol of a size: that of the first with this value, which is guarded to be equal. A size that grows
-        from call to call has the value of one that does not by chance."""
+        """The symbol to use for a size: that of the first size with this value, with a guard on their equality. A size
+        that grows from call to call shares no symbol with one that does not, since they are equal by chance."""
         first = self._shared.setdefault((value, grows), expr)
         if first is expr:
             return expr
@@ -127,7 +127,7 @@ class TraceSymbols:
         return first
 
     def forget(self) -> None:
-        """Lets go of the trace. The graph's fake tensors keep the environment."""
+        """Drops references to the trace. The graph's fake tensors keep the environment alive."""
         if self._env is not None:
             self._env.place = lambda: ""
         self._roots.clear()
@@ -136,23 +136,23 @@ class TraceSymbols:
 
     # -- what they are
     def describe(self, x: Index) -> str:
-        """An expression with the user's names."""
+        """An expression in the user's names."""
         names = {s: source.name for s, source in self.sources.items()}
         return names.get(next(iter(ints.symbols_of(x)))) or str(x) if not isinstance(x, int) else str(x)
 
     def whole(self, x: Index) -> Index:
-        """An expression over symbols from outside alone."""
+        """The expression rewritten in terms of symbols from outside only."""
         return self.env.whole(x)
 
     def guard(self, guards: GuardSet) -> None:
-        """Adds the guards that all decisions need."""
+        """Adds the guards for all decisions."""
         if self._env is not None and not self._env.frozen:
             guard_decisions(guards, self._env, self.sources)
             self._env.frozen = True
 
     # -- the graph
     def number(self, tx: Tracer, x: Index) -> ScalarVariable:
-        """An expression as a number of the graph."""
+        """A graph number that computes an expression."""
         key = (id(tx.output.graph), x)
         known = self._numbers.get(key)
         if known is None or known.node._erased:
@@ -179,7 +179,7 @@ class TraceSymbols:
         if known is not None and not known.node._erased:
             return known.node
         if isinstance(a, Division):
-            # Kept as well: what is divided again and again, and added to what it was, has twice the parts each time.
+            # Also cached: a value that is repeatedly divided and added to itself doubles its number of terms each time.
             node = self._made(tx, a.of, self._node(tx, a.expr), self._node(tx, a.divisor))
         else:
             assert isinstance(a, Sym)
@@ -188,7 +188,7 @@ class TraceSymbols:
         return node
 
     def _origins(self, x: Index) -> frozenset[PathKey] | None:
-        """The paths of what an expression is computed from; None: of what only the running graph knows."""
+        """Paths of the values that an expression is computed from; None if it is known at run time only."""
         if self.is_running(x):
             return None
         return frozenset(self.sources[s].key for s in ints.symbols_of(self.whole(x)))
@@ -202,7 +202,7 @@ class TraceSymbols:
 
 
 def _place(tx: Tracer) -> str:
-    """The line of the program that is being traced."""
+    """Source line and position of the program line that is being traced."""
     stack = tx.user_stack()
     if not stack:
         return ""
