@@ -1,7 +1,7 @@
-"""The handling of a frame: the decision to compile it, the phases of a compile, its cache entries; and the public
-entry points.
+"""Compilation of frames: the decision whether to compile one, the phases of a compile, and its cache entries; also the
+public entry points.
 
-`convert_frame` has the phases from top to bottom, one module each (`decide`, `trace`, `finish`, `emit`, `entry`);
+`convert_frame` runs the phases in order, one module each (`decide`, `trace`, `finish`, `emit`, `entry`);
 `request` holds their inputs, `recompiles` the knowledge from earlier compiles. `eval_frame`, `marks` and `stance`
 hold the functions that users call.
 

@@ -1,6 +1,6 @@
 """The decision which frames are compiled, and the log messages about those that are not.
 
-A frame that the hook meets is compiled unless a rule says that this gains nothing. Invariant: every frame that is
+A frame that the hook meets is compiled unless a rule says that compiling gains nothing. Invariant: every frame that is
 not compiled is counted, and reported in the log with the function's place and the reason.
 """
 from __future__ import annotations
@@ -32,12 +32,12 @@ from .request import Frame, Settings, frame_id
 
 
 class Decision(NamedTuple):
-    """What becomes of a frame that no entry fits.
+    """The decision about a frame that no cache entry fits.
 
     Attributes:
-        answer: for the hook: a decision of ``_eval_frame``, or an entry. None: the frame is traced.
-        reason: why it is not.
-        said: the level of the log at which that is said: INFO once for a function, DEBUG always, 0 not at all.
+        answer: the hook's result: a decision of ``_eval_frame``, or a cache entry. None: the frame is traced.
+        reason: why the frame is not traced.
+        said: the log level of the reason: INFO logs it once for a function, DEBUG every time, 0 never.
     """
 
     answer: Any
@@ -49,15 +49,15 @@ TRACE = Decision(None, said=0)
 
 
 def decide(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision:
-    """What becomes of a frame: the first of the rules that has a say in it, from those that look at the function alone
-    to those that look at the arguments and at earlier compiles; else it is traced.
+    """The decision about a frame, taken by the first rule that applies; if none does, the frame is traced. Rules that
+    look at the function alone come before those that look at its arguments and at earlier compiles.
 
     Args:
-        function: whose frame it is.
+        function: the function that the frame executes.
 
     Raises:
         exc.RecompileLimitExceeded: with config.error_on_recompile.
-        exc.Unsupported: with fullgraph, for code that can't be taken up.
+        exc.Unsupported: with fullgraph, for code that can't be compiled.
     """
     for rule in _RULES:
         decision = rule(settings, frame, function)
@@ -72,7 +72,7 @@ def decide(settings: Settings, frame: Frame, function: types.FunctionType) -> De
 
 
 def note_skipped(code: types.CodeType, reason: str) -> None:
-    """Counts and logs a frame that runs in plain Python, the latter once for each reason."""
+    """Counts a frame that runs in plain Python, and logs it once for each reason."""
     log.count("skipped_frames")
     if log.first_time("skipped_frames", (code, reason)):
         log.artifact("skipped_frames").info("%s: %s", place(code), reason)
@@ -87,7 +87,8 @@ def _compiles_nothing(settings: Settings, frame: Frame, function: types.Function
 
 # ---------------------------------------------------------------- disabled by the user
 def _is_disabled(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
-    """A function under ``torch.compiler.disable``: what runs first is torch's wrapper, whose code they share."""
+    """A function under ``torch.compiler.disable``. The intercepted frame is torch's wrapper; all wrappers share its
+    code."""
     found = torch_marks.disabled(function)
     if found is None:
         return None
@@ -105,13 +106,13 @@ _disabled: CodeMap[bool] = CodeMap()
 
 
 def disable_code(code: types.CodeType) -> None:
-    """The user does not want this code compiled, what it calls left aside."""
+    """The user has disabled this code, but not the functions that it calls."""
     _disabled.set(code, True)
     skip(code, None, False)
 
 
 def enable_code(code: types.CodeType) -> None:
-    """The user does want it compiled: of two decorators the outer one counts."""
+    """The user has compiled this code: of two nested decorators the outer one takes effect."""
     if _disabled.get(code) is not None:
         _disabled.pop(code)
         unskip(code, None)
@@ -119,7 +120,7 @@ def enable_code(code: types.CodeType) -> None:
 
 # ---------------------------------------------------------------- what no code of ours can take up
 def _has_two_cells_of_one_name(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
-    """A comprehension of Python 3.12 and later may make a cell in place of a free variable of its function."""
+    """A comprehension of Python 3.12 and later may make a cell with the name of a free variable of its function."""
     twice = {*frame.user_code.co_cellvars}.intersection(frame.user_code.co_freevars)
     if not twice:
         return None
@@ -130,15 +131,15 @@ def _has_two_cells_of_one_name(settings: Settings, frame: Frame, function: types
 
 
 # ---------------------------------------------------------------- left alone
-# A compiled graph, and the compiler at work while the program runs, as for the backward pass of a graph that a captured
-# function differentiates: neither they nor what they call are the program's.
+# Compiled graphs, and the compiler itself when it works while the program runs, for example on the backward pass of a
+# graph that a captured function differentiates. Neither they nor the functions they call belong to the program.
 _BACKENDS = "dynamo_lite.backends."
 _TORCH_COMPILE = ("torch._dynamo.", "torch._inductor.", "torch._functorch._aot_autograd.")
 _CALLED_BY_TORCH = ("__torch_function__", "__torch_dispatch__")
 
 
 def _is_not_the_programs(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
-    """What belongs to a compiler, prepares objects, or is torch's or another's by the rules for modules."""
+    """Code that belongs to a compiler, sets up objects, or is excluded by the rules for modules, as torch is."""
     module, code = str(frame.globals.get("__name__", "")), frame.user_code
     if module.startswith(_BACKENDS):
         return Decision(SKIP_RECURSIVE, "a compiled graph", said=0)
@@ -156,7 +157,7 @@ def _is_not_the_programs(settings: Settings, frame: Frame, function: types.Funct
 
 
 def _asks_the_interpreter(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
-    """Code whose objects are to be the interpreter's own; with fullgraph the trace finds that."""
+    """Code that examines the interpreter's own objects. With fullgraph, the trace reports it instead."""
     code, globals = frame.user_code, frame.globals
     reason = introspection.reason_to_leave(code, globals)
     if reason is None or settings.fullgraph:
@@ -168,7 +169,7 @@ def _asks_the_interpreter(settings: Settings, frame: Frame, function: types.Func
 
 
 def _runs_under_modes(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
-    """Not now: something of torch's is on that a trace would not see."""
+    """The frame runs in plain Python this time: a mode of torch's is active that a trace would miss."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return Decision(RUN_ORIGINAL, "it runs under a functorch transform")
     if torch._C._get_tracing_state() is not None:
@@ -181,7 +182,7 @@ def _runs_under_modes(settings: Settings, frame: Frame, function: types.Function
 
 
 def _only_default_devices() -> bool:
-    """Whether all torch function modes that are on are default devices, which guards compare."""
+    """Whether all active torch function modes are default devices, which guards compare."""
     at = torch._C._get_function_stack_at
     return all(isinstance(at(i), DeviceContext) for i in range(torch._C._len_torch_function_stack()))
 
@@ -191,15 +192,15 @@ _PLAIN_TYPES = frozenset({int, float, complex, bool, str, bytes, type(None)})
 _STANDARD_LIBRARY = tuple({
     os.path.normpath(sysconfig.get_paths()[name]) + os.sep for name in ("stdlib", "platstdlib")
 })
-# After so many compiles of a helper that found nothing to compile, no more are tried.
+# A helper that has been compiled this often without an operation to compile is not compiled again.
 EMPTY_LIMIT = 2
 
 
 def _is_tensorless_helper(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
     """A function that nobody asked to compile, called in plain Python after a break.
 
-    What holds no tensor would be traced in vain: the standard library, and functions of numbers and texts that do not
-    name torch. What they call is looked up all the same.
+    Code that holds no tensor would be traced in vain: the standard library, and functions of numbers and strings that
+    do not name torch. Frames of functions that they call are still intercepted.
     """
     if not frame.helper or settings.fullgraph or frame.resumed is not None:
         return None
@@ -226,7 +227,7 @@ def _is_plain(value: Any) -> bool:
 def _names_torch(
     code: types.CodeType, closure: tuple[types.CellType, ...] | None, globals: dict[str, Any]
 ) -> bool:
-    """Whether a tensor, a module or torch itself is in reach by a name of the function."""
+    """Whether a name in the function refers to a tensor, a module or torch itself."""
     for name in code.co_names:
         if _is_torch(globals.get(name)):
             return True
@@ -241,12 +242,12 @@ def _names_torch(
     return any(isinstance(c, types.CodeType) and _names_torch(c, None, globals) for c in code.co_consts)
 
 
-# Whose values have a ``__module__`` of their own.
+# Types whose instances have a ``__module__`` of their own.
 _NAMING_THEIR_MODULE = (type, types.FunctionType, types.BuiltinFunctionType)
 
 
 def _is_torch(value: Any) -> bool:
-    cls = type(value)  # not isinstance and getattr, which run code of objects of the user's
+    cls = type(value)  # isinstance() and getattr() might run code of the user's objects
     if issubclass(cls, (torch.Tensor, torch.nn.Module)):
         return True
     for kind in (list, tuple, dict):
@@ -260,7 +261,7 @@ def _is_torch(value: Any) -> bool:
 
 
 def _entry_by_types(frame: Frame) -> Any:
-    """An entry that says: with arguments of these types the frame runs as it is."""
+    """An entry that runs the frame in plain Python if its arguments have these types."""
     guards = []
     for index, value in enumerate(frame.args):
         source = LocalSource(frame.code.co_varnames[index], index)
@@ -272,7 +273,7 @@ def _entry_by_types(frame: Frame) -> Any:
 
 # ---------------------------------------------------------------- compiled often enough
 def _is_at_the_limit(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
-    """There are as many entries as config allows: what fits none runs in plain Python."""
+    """The function has as many entries as config allows: a frame that fits none runs in plain Python."""
     if counted_entries(frame) < setting("recompile_limit"):
         return None
     with log.frame(frame_id(frame.code)):

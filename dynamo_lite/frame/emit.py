@@ -1,8 +1,8 @@
-"""The fourth phase of a compile: the code that replaces a frame's.
+"""The fourth phase of a compile: generating the code that replaces the frame's code.
 
-It calls the compiled graph, replays the side effects, and returns or leaves the frame as it is before the instruction
-that runs in plain Python. It is generated twice: first to find which values it needs from the graph, then in its
-final form. Invariant: both times the same values are computed in the same order.
+It calls the compiled graph, replays the side effects, and then returns, or restores the frame's state before the
+instruction that runs in plain Python. It is generated twice: first to find which values it needs from the graph, then
+in its final form. Invariant: both times the same values are computed in the same order.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .finish import Compiled, FrameExit, Graph
 
 
 def plan_code(end: FrameExit) -> Plan:
-    """What the code will need from the graph and from outside.
+    """The values that the code will need from the graph and from outside.
 
     Raises:
         Unsupported: a value can't be rebuilt.
@@ -49,7 +49,7 @@ def plan_code(end: FrameExit) -> Plan:
 
 
 def emit_code(end: FrameExit, plan: Plan, graph: Graph, compiled: Compiled | None) -> Emitter:
-    """The code that stands for the frame, not yet assembled."""
+    """The code that replaces the frame's code, not yet assembled."""
     cg = _codegen(end, plan, len(graph.inputs))
     emitter = cg.emit
     deoptimizer = None
@@ -75,10 +75,11 @@ def emit_code(end: FrameExit, plan: Plan, graph: Graph, compiled: Compiled | Non
 
 
 def direct_call(end: FrameExit, emitter: Emitter, compiled: Compiled | None) -> Callable[..., Any] | None:
-    """What the code comes down to, to be called without a frame: a function in C that gives what the code returns first
-    of all; None if the code does more. The function changes nothing, so that the code may call it again when it raises.
+    """A C function that can be called in place of the generated code, without a frame: the code only calls it and
+    returns its first output. None if the code does more. The function has no side effects, so that the code can call it
+    again when it raises.
 
-    A backend says by an attribute `is_brief` that a function runs no Python code and keeps the interpreter's lock.
+    A backend's attribute `is_brief` says that a function runs no Python code and keeps the global interpreter lock.
     """
     output = end.trace.output
     if compiled is None or not getattr(compiled.run, "is_brief", False) or output.mutated_inputs():
@@ -112,7 +113,7 @@ def _own_cells(end: FrameExit) -> list[CellVariable]:
 
 # ---------------------------------------------------------------- the graph
 def _deoptimizer(cg: Codegen, end: FrameExit, graph: Graph, compiled: Compiled) -> Deoptimizer:
-    """The handler around the call of the graph."""
+    """The handler for exceptions raised by the call of the graph."""
     output, frame = end.trace.output, end.frame
     restore = functools.partial(set_state, output.state_at_entry)
     changed, counted = compiled.put_back or ([], [])
@@ -187,7 +188,7 @@ def _push_stack(cg: Codegen, end: FrameExit) -> None:
 
 
 def _emit_break(cg: Codegen, end: FrameExit) -> None:
-    """The instruction that runs in plain Python, and what goes on behind it."""
+    """Emits the instruction that runs in plain Python, and the code that continues after it."""
     stack, site = end.trace.tx.stack, end.site
     assert site is not None
     bound = _restore_frame(cg, end)
@@ -195,7 +196,7 @@ def _emit_break(cg: Codegen, end: FrameExit) -> None:
         cg.emit, site, stack=_stack_kinds(stack), bound=bound, continuation=Continuation, keep=end.kept,
         parameters=(INPUTS, *end.frame.parameters), foreign=_foreign(stack),
     )
-    # What is a number out of a tensor before the break, or comes out of one there, is no constant after it.
+    # A number that was extracted from a tensor before or at the break must not be treated as a constant after it.
     kinds = (ScalarVariable, SymbolicIntVariable)
     names = [name for name, value in end.trace.tx.locals.items() if isinstance(value, kinds)]
     slots = [slot for slot, value in enumerate(stack) if isinstance(value, kinds)]
@@ -218,7 +219,7 @@ def _stack_kinds(stack: list[VariableTracker]) -> list[StackKind]:
 
 
 def _foreign(stack: list[VariableTracker]) -> list[int]:
-    """Places on the stack of iterators from outside that no trace can follow."""
+    """Stack slots of iterators from outside that no trace can follow."""
     return [
         slot for slot, tracker in enumerate(stack)
         if isinstance(tracker, (LazyVariable, ObjectVariable)) and tracker.source is not None

@@ -1,8 +1,8 @@
-"""The public entry points: compile, reset.
+"""The public entry points `compile` and `reset`.
 
-``compile`` makes a hook from its settings (equal settings share one, so that compiling the same function twice does not
-compile its frames twice) and wraps the function or module. Invariant: a compiled module has the attributes and the
-state of its original, which is never changed.
+``compile`` makes a hook from its settings and wraps the function or module. Equal settings share one hook, so that
+compiling the same function twice does not compile its frames twice. Invariant: a compiled module has the attributes and
+the state of its original, which is never changed.
 """
 from __future__ import annotations
 
@@ -48,35 +48,36 @@ def compile(
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
-    """Compiles a function or module just in time, when it is called. Usable as ``@compile``, ``@compile(...)``,
+    """Compiles a function or module just in time, when it is called. Use it as ``@compile``, ``@compile(...)`` or
     ``compile(m)``.
 
     Args:
         model: the function, method, callable object or ``nn.Module``.
-        fullgraph: raise ``exc.Unsupported`` at the first thing that can't be captured, in place of a graph break.
-        dynamic: whether sizes of tensors are symbols, so that one compile serves all of them: True: every size of a
-            tensor that is no parameter, from the start; False: none; None: those that `mark_dynamic` or
+        fullgraph: raise ``exc.Unsupported`` at the first construct that can't be captured, in place of a graph break.
+        dynamic: which sizes of tensors are symbolic, so that one compile serves all of them. True: every size of every
+            tensor except parameters, from the start; False: none; None: those that `mark_dynamic` or
             `config.dynamic_sources` name, and those that have changed between two calls, unless
             `config.automatic_dynamic_sizes` is off.
         backend: a registered name, or ``(GraphModule, example_inputs) -> callable``; None is
             ``config.default_backend``.
-        mode: torch.compile's names are known. "reduce-overhead" records calls on a GPU as CUDA graphs and replays them;
-            "max-autotune" does so, too, and measures which blocks of kernels, and which of the library's and our own
-            matrix products, are the fastest; "max-autotune-no-cudagraphs" only measures. On a CPU both measure each
-            matrix product when it is compiled, some hundredths of a second each time that one of other sizes is met on
-            the machine; "reduce-overhead" changes nothing.
-        options: passed to the backend as keyword ``options``; checked here, if it has an attribute ``check_options``.
+        mode: one of torch.compile's names. "reduce-overhead" records calls on a GPU as CUDA graphs and replays them.
+            "max-autotune" does so, too, and measures which block sizes of kernels are the fastest, and for each matrix
+            product whether the library's or our own kernel is; "max-autotune-no-cudagraphs" only measures. On a CPU,
+            both measure each matrix product when it is compiled, which takes some hundredths of a second for each new
+            size on a machine; "reduce-overhead" has no effect there.
+        options: passed to the backend as keyword ``options``. If the backend has an attribute ``check_options``, it
+            checks them in this call.
         disable: return `model` as it is.
 
     Returns:
-        for a function a callable with the same signature, for a module a module that shares parameters, state and
+        for a function, a callable with the same signature; for a module, a module that shares its parameters, state and
         attributes.
 
     Raises:
         exc.InvalidBackend: no backend has this name.
-        TypeError: `model` is a class or can't be called, an argument is of another type, or the backend takes no
+        TypeError: `model` is a class or can't be called, an argument has the wrong type, or the backend takes no
             options.
-        ValueError: no mode or option has this name, or both are given.
+        ValueError: the mode or an option is unknown, or both are given.
     """
     _check_arguments(fullgraph=(fullgraph, bool), dynamic=(dynamic, bool | None), mode=(mode, str | None),
                      options=(options, Mapping | None), disable=(disable, bool))
@@ -100,7 +101,7 @@ def compile(
 
 
 def _check_arguments(**given: tuple[Any, Any]) -> None:
-    """Each argument's value and what it may be: `fullgraph="no"` would otherwise be taken for True."""
+    """Checks each argument's value against its allowed type: otherwise `fullgraph="no"` would count as True."""
     for name, (value, allowed) in given.items():
         if not isinstance(value, allowed):
             wanted = " or ".join(str(getattr(t, "__name__", t)) for t in getattr(allowed, "__args__", (allowed,)))
@@ -113,7 +114,7 @@ _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagra
 def _check_meaning(
     backend: str | Backend, dynamic: bool | None, mode: str | None, options: Mapping[str, Any] | None
 ) -> None:
-    """Refuses what is not known, and warns once of what has no effect."""
+    """Refuses unknown modes and options, and warns once about a mode that has no effect."""
     if mode is not None and mode not in _MODES:
         raise ValueError(f"no mode {mode!r}; the known ones are {', '.join(_MODES)}")
     if mode is not None and options:
@@ -129,11 +130,11 @@ def _check_meaning(
 
 
 def _modes_of(backend: str | Backend) -> Mapping[str, dict[str, Any]]:
-    """The modes that a backend knows, as options."""
+    """The modes that a backend supports: a map from each name to its options."""
     try:
         with in_flight.signals_deferred(), collector.importing():
             return getattr(lookup_backend(backend), "modes", {})
-    except exc.InvalidBackend:  # said when it is looked up
+    except exc.InvalidBackend:  # raised again when the backend is looked up
         return {}
 
 
@@ -141,7 +142,7 @@ def _takes_options(function: Backend) -> bool:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return True  # written in C
+        return True  # a callable written in C may have no signature
     return any(p.kind is p.VAR_KEYWORD or p.name == "options" for p in parameters)
 
 
@@ -149,7 +150,7 @@ _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ITERABLE_CO
 
 
 def _refusal(code: types.CodeType) -> Callable[..., Any]:
-    """What a generator function is when a whole graph was asked for."""
+    """The result of compiling a generator function with fullgraph: a function that raises ``exc.Unsupported``."""
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
         place = traceback.FrameSummary(code.co_filename, code.co_firstlineno, code.co_qualname, lookup_line=False)
@@ -159,8 +160,8 @@ def _refusal(code: types.CodeType) -> Callable[..., Any]:
 
 
 def innermost(model: Any) -> Any:
-    """What a compiled function or module was made from, by torch.compile, too, or one under ``disable``: of several the
-    outermost counts."""
+    """The function or module below wrappers of ``compile``, ``torch.compile`` and ``disable``. When several are nested,
+    only the outermost has an effect."""
     while True:
         if isinstance(model, CompiledModule):
             model = model._orig_mod
@@ -203,8 +204,8 @@ def _wrap_callable(model: Any, hook: _eval_frame.FrameHook | None, whole: bool =
 def _hook_for(
     backend: str | Backend, fullgraph: bool, dynamic: bool | None, mode: str | None, options: Mapping[str, Any] | None
 ) -> _eval_frame.FrameHook:
-    """The hook of these settings, a new one only if there is none."""
-    with in_flight.signals_deferred(), collector.importing():  # the first to ask for a backend imports it
+    """The hook of these settings; a new one if there is none."""
+    with in_flight.signals_deferred(), collector.importing():  # the first lookup imports the backend
         function = lookup_backend(backend)
     frozen = tuple(sorted((k, repr(v)) for k, v in options.items())) if options else ()
     key = (id(function), fullgraph, dynamic, mode, frozen)
@@ -221,13 +222,13 @@ def _hook_for(
     hook.arguments = {"backend": backend, "fullgraph": fullgraph, "dynamic": dynamic, "mode": mode,
                       "options": dict(options) if options else None}
     if isinstance(backend, str):
-        # Named backends live as long as the process; one made by the user lives with its compiled functions.
+        # Hooks of named backends live as long as the process. A hook of a user's backend lives with its functions.
         _hooks[key] = hook
     return hook
 
 
 def _hook_of_call(fn: Any, hook: _eval_frame.FrameHook) -> _eval_frame.FrameHook | None:
-    """The hook of one call of a compiled function, where the stance has a say in it; None: plain Python."""
+    """The hook for one call of a compiled function when the stance affects calls; None: run it in plain Python."""
     now = stance.current()
     if now.backend is not None:
         return _with_backend(hook, now.backend)
@@ -237,14 +238,14 @@ def _hook_of_call(fn: Any, hook: _eval_frame.FrameHook) -> _eval_frame.FrameHook
 
 
 def _with_backend(hook: _eval_frame.FrameHook, backend: str | Backend) -> _eval_frame.FrameHook:
-    """A hook like this one with another backend."""
+    """A hook with the settings of `hook`, but another backend."""
     settings = getattr(hook, "settings", None)  # reports have hooks of their own
     if settings is None:
         return hook
     made = vars(hook).setdefault("others", {})
     key = backend if isinstance(backend, str) else id(backend)
     if key not in made:
-        # The default of torch.compile stands for ours.
+        # "inductor" is the default backend of torch.compile; it selects our default.
         function = lookup_backend(config.default_backend if backend == "inductor" else backend)
         graphs = functools.partial(_run_backend, function, str(backend), None)
         made[key] = make_hook(Settings(graphs, settings.fullgraph, hook.roots))
@@ -256,7 +257,7 @@ torch_compiler.follow(lambda: reset())
 
 
 def hooks_alive() -> list[_eval_frame.FrameHook]:
-    """The hooks of all that has been compiled."""
+    """The hooks of everything that has been compiled and is still in use."""
     return list(_alive)
 
 
@@ -290,13 +291,13 @@ def _remembered(hook: _eval_frame.FrameHook | None) -> dict[str, Any] | None:
 
 
 def _restored(model: Any, arguments: dict[str, Any] | None) -> Any:
-    """What `model` was compiled to, compiled again with the same arguments."""
+    """Compiles an unpickled or copied `model` with the arguments of its original."""
     return _wrap_callable(model, None) if arguments is None else compile(model, **arguments)
 
 
 def _reduced(compiled: _eval_frame.CompiledFunction) -> Any:
-    """As for what was compiled: a function is known by its name, so that copies are the function itself; a method or a
-    callable object travels with its object."""
+    """Reduces a compiled function for pickling and copying. A plain function is pickled by name, so that its copy is
+    the function itself. A method or a callable object is pickled with its object and the arguments of ``compile``."""
     below = callers.called(compiled.fn)
     if isinstance(below, types.FunctionType):
         return compiled.__qualname__
@@ -304,7 +305,7 @@ def _reduced(compiled: _eval_frame.CompiledFunction) -> Any:
 
 
 def _reduced_module(module: CompiledModule) -> Any:
-    """Compiled code stays behind: what travels is the original, and the arguments."""
+    """Reduces a compiled module to its original and the arguments of ``compile``; compiled code is not pickled."""
     return _restored, (module._orig_mod, _remembered(module._hook))
 
 
@@ -313,17 +314,17 @@ copyreg.pickle(CompiledModule, _reduced_module)
 
 
 def _restore_module(module: torch.nn.Module) -> Any:
-    """What pickles name that were made before the arguments travelled with the module."""
+    """Restores a module from an old pickle, made before the arguments of ``compile`` were pickled with the module."""
     return compile(module)
 
 
-# What nn.Module does around forward is evaluated with the caller; when it runs in plain Python, forward is what to
-# capture.
+# nn.Module's code around `forward` is traced as part of the caller. When it runs in plain Python, `forward` is the
+# frame to compile, not this code.
 for _function in (torch.nn.Module._wrapped_call_impl, torch.nn.Module._call_impl):
     _eval_frame.skip(_function.__code__, None, False)
-# Where torch calls it, its function runs again in the backward pass, and has to save the same tensors both times.
+# A checkpointed function called by torch runs again in the backward pass and has to save the same tensors both times.
 _eval_frame.skip(torch.utils.checkpoint.checkpoint.__wrapped__.__code__, None, True)  # type: ignore[attr-defined]
-# What an import runs is the business of other modules.
+# Code that runs during an import belongs to the imported modules, so it is not compiled.
 _eval_frame.skip(importlib._bootstrap._find_and_load.__code__, None, True)  # type: ignore[attr-defined]
 
 
@@ -340,7 +341,7 @@ _eval_frame.use_profiler(vars(torch.autograd.profiler), "_is_profiler_enabled", 
 
 
 def reset() -> None:
-    """Forgets all compiled code, counters and what has been logged once; gives back memory that was kept for calls."""
+    """Discards all compiled code and counters, the record of messages logged once, and memory kept for calls."""
     _eval_frame.reset()
     _eval_frame.tell_when_traced(_note_traced)
     _hooks.clear()

@@ -1,7 +1,7 @@
-"""The third phase of a compile: the exit of the frame, its live locals, and the graph of what came before.
+"""The third phase of a compile: the frame's exit, its live locals, and the graph of the operations before it.
 
-Invariant: the outputs of the graph are fixed only when it is known that the frame can be left here, all its effects
-included.
+Invariant: the outputs of the graph are fixed only when it is known that the frame can be left here, including all its
+side effects.
 """
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from .trace import Trace, Traced
 
 
 class FrameExit(NamedTuple):
-    """How a frame is left: by its return, or by a break.
+    """How a frame is left: by a return or by a break.
 
     Attributes:
-        returned: what it returns; None: it breaks.
+        returned: the return value; None: the graph breaks.
         site: the place of the break in the user's code.
-        live: the locals that are read from there on, or whose values must not be finalized there.
-        kept: of these, and of the cells, those that no instruction reads any more.
-        error: why it breaks.
+        live: the locals that are read after the break, or whose values must not be finalized there.
+        kept: those among these locals, and among the cells, that no instruction reads any more.
+        error: the reason for the break.
     """
 
     trace: Trace
@@ -53,9 +53,9 @@ class Graph(NamedTuple):
     """The graph of a trace, with its final inputs and outputs.
 
     Attributes:
-        module: None: there is nothing to compute.
+        module: the graph module; None: there is nothing to compute.
         inputs: trackers of its inputs.
-        state_changes: calls that leave torch's state as the program does.
+        state_changes: calls that set torch's state as the program leaves it.
     """
 
     module: torch.fx.GraphModule | None
@@ -64,12 +64,12 @@ class Graph(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """What the backend has made of a graph.
+    """The backend's result for a graph.
 
     Attributes:
-        run: takes the graph's inputs, gives its outputs.
-        put_back: places of the inputs to copy, and of those whose writes torch counts, so that the frame can run again
-            when the graph raises; None: it can't.
+        run: takes the graph's inputs and returns its outputs.
+        put_back: indices of the inputs to copy, and of those whose writes torch counts, so that the frame can run again
+            when the graph raises; None: it can't run again.
     """
 
     run: Callable[..., Any]
@@ -77,7 +77,7 @@ class Compiled(NamedTuple):
 
 
 def find_exit(traced: Traced) -> FrameExit:
-    """Where the frame is left, and that this is possible: no value may be lost.
+    """The exit of the frame, after checks that the frame can be left there without losing a value.
 
     Raises:
         exc.Unsupported: it can't be left here.
@@ -86,7 +86,8 @@ def find_exit(traced: Traced) -> FrameExit:
     frame, effects = trace.frame, trace.output.effects
     live = kept = frozenset[str]()
     if traced.break_index is not None:
-        # What runs as one: what prepares a call changed nothing on the stack, and a truth is as good as its value.
+        # The instructions of a unit run together. Those that prepare a call change nothing on the stack, and a value's
+        # truth stands in for the value.
         site = break_site(frame.code, traced.break_index)
         if site.behind:
             raise exc.Unsupported("unsupported_value", "a function without its closure or defaults",
@@ -98,7 +99,7 @@ def find_exit(traced: Traced) -> FrameExit:
         live = site.needed
         kept = _locals_to_keep(frame, trace.tx, live)
         if traced.error is not None and traced.error.kind == "frame_access":
-            # What is called here sees the frames that it was called from, and in them all their locals.
+            # The called function can inspect its callers' frames, and thus all their locals.
             kept |= {name for name in trace.tx.locals if not name.startswith("___")} - live
     effects.check_outer_tracebacks()
     effects.check_generators()
@@ -106,7 +107,7 @@ def find_exit(traced: Traced) -> FrameExit:
 
 
 def close_graph(end: FrameExit, plan: Plan) -> Graph:
-    """The graph that computes what the plan wants of it. torch's state is from here on as it was before the trace."""
+    """The graph that computes the plan's outputs. From here on, torch's state is as it was before the trace."""
     output = end.trace.output
     changes = output.state_changes()
     finished = output.finish(plan.output_list)
@@ -116,20 +117,20 @@ def close_graph(end: FrameExit, plan: Plan) -> Graph:
 
 
 def nothing_to_run(settings: Settings, end: FrameExit, graph: Graph) -> GuardedCode | None:
-    """The entry for a frame that is evaluated to its end without an operation on tensors or an effect; all that it
-    calls has been evaluated with it, so that there is nothing to look up."""
+    """The entry for a frame that was evaluated to its end without an operation on tensors or a side effect. All its
+    callees have been evaluated with it, so they need not be intercepted."""
     output = end.trace.output
     if end.returned is None or output.operations:
         return None
     if graph.module is None and not output.effects.has_changes() and not graph.state_changes:
         return uncompiled(end.trace, hooked=False)
     if output.generators and not settings.fullgraph:
-        return uncompiled(end.trace, hooked=False)  # no more than numbers are drawn
+        return uncompiled(end.trace, hooked=False)  # the graph only draws numbers
     return None
 
 
 def uncompiled(trace: Trace, hooked: bool = True) -> GuardedCode:
-    """An entry that says: the frame runs as it is; `hooked`: perhaps there is something to compile in what it calls."""
+    """An entry that runs the frame in plain Python; `hooked`: whether its callees may have something to compile."""
     trace.output.restore_state()
     request, output = trace.request, trace.output
     readers = {**request.readers, **output.value_guards.learned}
@@ -137,7 +138,7 @@ def uncompiled(trace: Trace, hooked: bool = True) -> GuardedCode:
 
 
 def report_break(settings: Settings, end: FrameExit) -> None:
-    """Counts a break, and says where it is and why."""
+    """Counts a break, and reports its place and reason."""
     error = end.error
     assert error is not None
     log.count("graph_breaks")
@@ -146,7 +147,7 @@ def report_break(settings: Settings, end: FrameExit) -> None:
     if not log.enabled("graph_breaks"):
         return
     if error.kind == "unsupported_iteration" and end.frame.resumed is not None:
-        # The iterator of a loop that was broken in its body: a consequence that the user can't do anything about.
+        # A break on account of the iterator of a loop that was broken in its body: the user can't avoid it.
         log.artifact("graph_breaks").debug("Graph break again at %s", error.report())
     elif log.first_time("graph_breaks", (error.where, error.kind)):
         log.artifact("graph_breaks").info("Graph break at %s", error.report())
@@ -156,7 +157,7 @@ def report_break(settings: Settings, end: FrameExit) -> None:
 
 # ---------------------------------------------------------------- the backend
 def compile_graph(settings: Settings, end: FrameExit, graph: Graph) -> Compiled | None:
-    """The graph, compiled by the backend; None if there is none."""
+    """The graph compiled by the backend; None if there is no graph."""
     module = graph.module
     if module is None:
         return None
@@ -180,7 +181,7 @@ def _to_put_back(output: OutputGraph, inputs: list[Any], run: Any) -> tuple[list
     places = [place for place, t in enumerate(inputs) if any(t is c for c in changed)]
     if may_raise(output.graph) and not output.inputs_changed_for_autograd():
         return places, []
-    # Operations run one by one count their writes; a backend's kernel may write and raise before it has counted.
+    # Operations that run one by one count their writes. A backend's kernel may write and raise before it has counted.
     by_torch = isinstance(getattr(run, "__self__", None), torch.fx.GraphModule) or getattr(run, "counts_writes", False)
     return ([], places) if by_torch else None
 
@@ -197,11 +198,11 @@ def _locals_to_keep(frame: Frame, tx: Translator, live: frozenset[str]) -> froze
     points = False
     for name, value in dead.items():
         if isinstance(value, MadeClassVariable):
-            kept.add(name)  # its bases know of it
+            kept.add(name)  # its base classes refer to it
             continue
         if isinstance(value, LazyVariable) and effects.tracker_of(value.value) is None:
             if isinstance(value.source, LocalSource) and value.source.local == name:
-                kept.add(name)  # an argument of which no guard says what kind of value it is
+                kept.add(name)  # an argument whose type no guard checks
                 continue
         parts = held_by(effects, [value])
         outer = [part.value for part in parts.values() if part.source is not None]
@@ -217,8 +218,8 @@ def _locals_to_keep(frame: Frame, tx: Translator, live: frozenset[str]) -> froze
 
 
 def _seen_outside(tx: Translator, live: Collection[str]) -> tuple[dict[int, VariableTracker], bool]:
-    """What plain Python can get hold of from a break on, by the ids of trackers, and whether it has or can make weak
-    references to that."""
+    """The trackers, by id, of objects that plain Python can reach after a break, and whether it has or can make weak
+    references to them."""
     effects = tx.output.effects
     seen = held_by(effects, list(_visible(tx, live)))
     pointed_at = [r.referent for r in seen.values() if isinstance(r, WeakrefVariable)]
@@ -227,7 +228,7 @@ def _seen_outside(tx: Translator, live: Collection[str]) -> tuple[dict[int, Vari
 
 
 def _visible(tx: Translator, live: Collection[str]) -> Iterator[VariableTracker]:
-    """What plain Python can get hold of from a break on."""
+    """The values that plain Python can reach after a break."""
     yield from (value for value in tx.stack if not isinstance(value, StackMark))
     yield from (value for name, value in tx.locals.items() if name in live)
     yield from tx.cells.values()

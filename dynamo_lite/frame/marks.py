@@ -1,7 +1,7 @@
-"""What users say about single functions: disable, allow_in_graph, disallow_in_graph, assume_constant_result,
+"""Marks that users put on functions: disable, allow_in_graph, disallow_in_graph, assume_constant_result,
 graph_break, is_compiling, run, and marks on tensors' sizes.
 
-Invariant: a mark changes what becomes of calls while they are captured, never what the function does in plain Python.
+Invariant: a mark affects how calls are captured, never what the function does in plain Python.
 """
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """Runs a function in plain Python, and with `recursive` all that it calls.
+    """Runs a function in plain Python, and with `recursive` also all functions that it calls.
 
-    Of several decorators the outermost counts: ``compile(disable(f))`` compiles f.
+    Of several nested decorators the outermost takes effect: ``compile(disable(f))`` compiles f.
 
     Args:
         fn: a function, a module, a class (whose instances are made and called in plain Python); None makes a decorator.
-        recursive: False captures again what the function calls.
+        recursive: False: the functions that it calls are captured again.
         reason: shown where the graph breaks.
 
     Returns:
-        with `recursive` a function to call in place of `fn`, else `fn` itself, marked; a module or class itself,
-        whose methods have been replaced.
+        with `recursive`, a function to call in place of `fn`; otherwise `fn` itself, marked. A module or class is
+        returned itself, with its methods replaced.
 
     Raises:
         TypeError: `fn` can't be called.
@@ -60,7 +60,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     if isinstance(fn, type):
         for name in ("__init__", "forward" if issubclass(fn, torch.nn.Module) else "__call__"):
             method = inspect.getattr_static(fn, name, None)
-            # What object does is nothing to disable; an inherited function itself is marked for no other class.
+            # Methods of `object` need no disabling. Marking an inherited function would affect other classes.
             if isinstance(method, types.FunctionType) and (recursive or name in vars(fn)):
                 setattr(fn, name, disable(method, recursive, reason=reason))
         return fn
@@ -84,14 +84,15 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
 
 def run(fn: Any = None) -> Any:
-    """Calls a function by compiled code alone: what fits no entry runs in plain Python, and nothing is compiled.
+    """Calls a function with existing compiled code only: nothing is compiled, and frames that fit no entry run in plain
+    Python.
 
     Args:
-        fn: what ``compile`` returned, or a function that runs by what was compiled for it; None makes a decorator,
-            which is a context manager too.
+        fn: a result of ``compile``, or a function for which code has been compiled; None makes a decorator, which can
+            also be used as a context manager.
 
     Returns:
-        a function, or a module for a module.
+        a function; for a module, a module.
 
     Raises:
         TypeError: `fn` can't be called.
@@ -117,16 +118,16 @@ def _mark(fn: Any, decision: Decision) -> None:
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """Puts calls of a function into the graph as they are; it is then the user's business that it can stand there.
+    """Puts calls of a function into the graph without tracing into it. The user vouches that this is correct.
 
     Args:
         fn: the function, or a list or tuple of functions.
 
     Returns:
-        what was given, so that it can decorate.
+        the argument, so that this function can be used as a decorator.
 
     Raises:
-        TypeError: it can't be called.
+        TypeError: `fn` can't be called.
     """
     if isinstance(fn, (list, tuple)):
         return [allow_in_graph(f) for f in fn]
@@ -141,10 +142,10 @@ def disallow_in_graph(fn: Any) -> Any:
         fn: the function, or a list or tuple of functions.
 
     Returns:
-        what was given, so that it can decorate.
+        the argument, so that this function can be used as a decorator.
 
     Raises:
-        TypeError: it can't be called.
+        TypeError: `fn` can't be called.
     """
     if isinstance(fn, (list, tuple)):
         return [disallow_in_graph(f) for f in fn]
@@ -153,18 +154,18 @@ def disallow_in_graph(fn: Any) -> Any:
 
 
 def assume_constant_result(fn: Any) -> Any:
-    """Calls a function once, while compiling, and takes its result for a constant ever after.
+    """Calls a function once, while compiling, and treats its result as a constant from then on.
 
-    Tensors in the result are the very ones of that call: to write to them is to write to the constant.
+    Tensors in the result are the objects that this call returned: writing to them changes the constant.
 
     Args:
-        fn: the function, whose arguments have to be known while compiling.
+        fn: the function. Its arguments must be known while compiling.
 
     Returns:
-        the function, so that this can decorate.
+        the function, so that this function can be used as a decorator.
 
     Raises:
-        TypeError: it can't be called.
+        TypeError: `fn` can't be called.
     """
     _mark(fn, Decision(Rule.CONSTANT))
     return fn
@@ -197,12 +198,12 @@ def _is_compiling(tx: Tracer) -> VariableTracker:
 def mark_dynamic(
     t: torch.Tensor, index: int | Sequence[int], *, min: int | None = None, max: int | None = None
 ) -> None:
-    """Says that dimensions of a tensor will change from call to call: one compile serves all sizes from the start.
+    """Declares that dimensions of a tensor will change from call to call: one compile serves all sizes from the start.
 
     Args:
         index: the dimension, or several.
-        min, max: bounds of the size: conditions that hold between them are not asked for. A tensor whose size is not
-            within them gets another compile.
+        min, max: bounds of the size. Conditions that hold for all sizes within the bounds need no guards. A tensor
+            whose size is out of bounds gets another compile.
 
     Raises:
         IndexError: the tensor has no such dimension.
@@ -218,14 +219,14 @@ def mark_dynamic(
 
 
 def maybe_mark_dynamic(t: torch.Tensor, index: int | Sequence[int]) -> None:
-    """Says that dimensions of a tensor may change from call to call, as ``mark_dynamic`` does."""
+    """Declares that dimensions of a tensor may change from call to call, as with ``mark_dynamic``."""
     _mark_sizes(t, _dims(t, index), SizeMark("maybe dynamic"))
 
 
 def mark_unbacked(t: torch.Tensor, index: int | Sequence[int]) -> None:
-    """Says that dimensions of a tensor will change from call to call, and that one graph is to serve all sizes but 0
-    and 1: where something depends on how such a size compares, the graph breaks instead of being made for one outcome,
-    or with fullgraph=True an error names the line. ``torch._check`` says what may be taken for granted.
+    """Declares that dimensions of a tensor will change from call to call, and that one graph is to serve all sizes
+    except 0 and 1. Where the program depends on a comparison of such a size, the graph breaks instead of being
+    specialized for one outcome; with fullgraph=True, an error names the line. ``torch._check`` states facts to assume.
 
     Args:
         index: the dimension, or several.
@@ -238,12 +239,12 @@ def mark_unbacked(t: torch.Tensor, index: int | Sequence[int]) -> None:
 
 
 def mark_static(t: torch.Tensor, index: int | Sequence[int] | None = None) -> None:
-    """Says that dimensions of a tensor are to be compiled for exactly; None: all."""
+    """Declares that dimensions of a tensor are to be compiled for their exact sizes; None: all dimensions."""
     _mark_sizes(t, _dims(t, range(t.dim()) if index is None else index), SizeMark("static"))
 
 
 def _dims(t: torch.Tensor, index: int | Sequence[int]) -> list[int]:
-    """The dimensions that are meant, counted from the front."""
+    """The dimensions as non-negative numbers."""
     if not isinstance(t, torch.Tensor):
         raise TypeError(f"sizes of tensors are marked, not of {t!r}")
     dims = []
@@ -260,7 +261,7 @@ def _mark_sizes(t: torch.Tensor, dims: Sequence[int], mark: SizeMark) -> None:
     setattr(t, MARKS, {**getattr(t, MARKS, {}), **dict.fromkeys(dims, mark)})
 
 
-# Their names in torch's compiler.
+# The functions of the same names in torch's compiler.
 row(Rule.SUBSTITUTED, "torch._dynamo.decorators:graph_break", calls=graph_break, reason="it is dynamo_lite.graph_break")
 row(Rule.SUBSTITUTED, "torch._dynamo.external_utils:is_compiling", "torch._utils:is_compiling", calls=is_compiling,
     reason="it is dynamo_lite.is_compiling")

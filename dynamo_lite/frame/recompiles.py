@@ -1,6 +1,6 @@
-"""Recompilation of frames: its reason, the knowledge from earlier compiles, and the limit on their number.
+"""Recompilation of frames: the reasons, the knowledge from earlier compiles, and the limit on their number.
 
-Invariant: a value is taken for one that changes only if a guard on it has failed, or a break has made it out of a
+Invariant: a value is treated as changing only if a guard on it has failed, or if a break has extracted it from a
 tensor.
 """
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .descriptions import in_users_words, where
 from .limits import counted_entries
 from .request import Frame, Settings, TraceRequest
 
-_STEPS_TO_LOOK_AT = 200_000  # of guard programs, made anew for each value that has changed
+_STEPS_TO_LOOK_AT = 200_000  # total steps of guard programs, which are rebuilt for each changed value
 
 
 def first_request(settings: Settings, frame: Frame) -> TraceRequest:
-    """What a frame is traced for, with what its entries have taught."""
+    """The first request for a trace of a frame, with the knowledge gained from its cache entries."""
     known, limit = frame.known, setting("recompile_limit")
     counted = counted_entries(frame)
     measured = dynamic = frozenset[Any]()
@@ -55,7 +55,7 @@ def first_request(settings: Settings, frame: Frame) -> TraceRequest:
 
 # ---------------------------------------------------------------- what has changed
 class _Change(NamedTuple):
-    """A guard of an entry that does not hold, with the tensor for those on one."""
+    """A guard of an entry that does not hold; for a guard on a tensor, with the tensor."""
 
     entry: GuardedCode
     guard: Guard
@@ -63,7 +63,7 @@ class _Change(NamedTuple):
 
 
 def _changes(frame: Frame) -> Iterator[_Change]:
-    """The guards on what may change that keep the entries of a function from fitting."""
+    """The failing guards on values that may change, for each entry of a function."""
     for entry in frame.known:
         changed = list(_changed_values(entry, frame))
         by_text = _by_text(entry.extra.guards) if changed else {}
@@ -73,8 +73,8 @@ def _changes(frame: Frame) -> Iterator[_Change]:
 
 
 def dynamic_paths(frame: Frame, changes: Iterable[_Change]) -> frozenset[Any]:
-    """The paths of the numbers, sizes, lists, objects and tensors' elements whose change kept the entries of a function
-    from fitting, now or before."""
+    """The paths of numbers, sizes, lists, objects and tensors' elements whose change made entries of a function fail,
+    now or before."""
     found: set[Any] = set()
     for entry in frame.known:
         found |= entry.extra.dynamic
@@ -88,9 +88,9 @@ def dynamic_paths(frame: Frame, changes: Iterable[_Change]) -> frozenset[Any]:
             resized.add((id(entry), guard.source.key))
             continue
         if guard.kind == "int_range":
-            continue  # it has been a symbol already
+            continue  # the size has been symbolic already
         if guard.kind == "tensor_data" and (id(entry), guard.source.key) in resized:
-            continue  # of another size it has other elements: that they change is not known
+            continue  # a tensor of another size has other elements, which doesn't show that elements change
         found.add(guard.source.key)
         if guard.kind == "tensor_data":
             changed_values.note(
@@ -99,7 +99,7 @@ def dynamic_paths(frame: Frame, changes: Iterable[_Change]) -> frozenset[Any]:
 
 
 def _learned_sizes(frame: Frame, changes: Iterable[_Change]) -> SizesLearned:
-    """What is known of sizes, and numbers, that no entry has met."""
+    """The knowledge that predicts which sizes and numbers that no entry has met will change."""
     numbers: set[int] = set()
     for _, guard, value in changes:
         if guard.kind == "tensor" and len(guard.expected[5]) == value.dim():
@@ -114,7 +114,7 @@ def _learned_sizes(frame: Frame, changes: Iterable[_Change]) -> SizesLearned:
 
 
 def _changed_class_data(guards: Iterable[Guard]) -> set[Any]:
-    """The paths of attributes of classes that are others than when these guards were made."""
+    """The paths of class attributes whose values have changed since these guards were made."""
     found: set[Any] = set()
     for guard in guards:
         if guard.kind == "class_version":
@@ -126,8 +126,8 @@ def _changed_class_data(guards: Iterable[Guard]) -> set[Any]:
 
 
 def _changed_sizes(guard: Guard, value: Any) -> set[Any]:
-    """The paths of the sizes of a tensor that are others than when it was guarded; those of sizes that were equal and
-    are not any more, marked as apart."""
+    """The paths of a tensor's sizes that have changed since it was guarded. A size that was equal to another and no
+    longer is gets its path marked as APART."""
     if guard.kind == "relation":
         condition, *others = guard.expected
         return {(APART, source.key) for source in (guard.source, *others)} if condition.shared else set()
@@ -138,7 +138,7 @@ def _changed_sizes(guard: Guard, value: Any) -> set[Any]:
     found: set[Any] = {SizeSource(source, dim).key for dim, (before, now) in enumerate(zip(sizes, shape))
                        if before is not None and before != now}
     if not found:
-        # Of a size that fits, but laid out otherwise: over memory whose size has changed.
+        # The size fits but the stride does not: the tensor is a view of memory whose size has changed.
         now = value.stride()
         found = {StrideSource(source, dim).key for dim, before in enumerate(strides)
                  if (before if type(before) is int else _dense(value, before)) not in (None, now[dim])}
@@ -146,12 +146,12 @@ def _changed_sizes(guard: Guard, value: Any) -> set[Any]:
 
 
 def _dense(value: torch.Tensor, guarded: tuple[int, ...] | None) -> int | None:
-    """The stride that a guard wants of a tensor that is dense over another of its dimensions; None: it wants none."""
+    """The stride that a guard requires of a tensor that is dense over another of its dimensions; None: any stride."""
     return None if guarded is None else value.shape[guarded[0]] * value.stride(guarded[0])
 
 
 def _by_text(guards: Iterable[Guard]) -> dict[str, list[Guard]]:
-    """The guards by the texts of their steps: that of a relation is the condition alone (``guards/program.py``)."""
+    """The guards by the texts of their steps. A relation's text is its condition alone (``guards/program.py``)."""
     found: dict[str, list[Guard]] = {}
     for guard in guards:
         found.setdefault(guard.expected[0].words if guard.kind == "relation" else guard.text, []).append(guard)
@@ -159,8 +159,8 @@ def _by_text(guards: Iterable[Guard]) -> dict[str, list[Guard]]:
 
 
 def _changed_values(entry: GuardedCode, frame: Frame) -> Iterator[tuple[str, Any]]:
-    """The guards on numbers, lengths, sizes and identities that do not hold, up to the first of another kind, with the
-    tensor for those on one; of many, as in a list of thousands, the first."""
+    """The failing guards on numbers, lengths, sizes and identities, up to the first failing guard of another kind; for
+    a guard on a tensor, with the tensor. If there are very many, as for a list of thousands, only the first ones."""
     steps, places = list(entry.program.steps), list(range(len(entry.program.steps)))
     program = entry.program
     for _ in range(max(16, _STEPS_TO_LOOK_AT // len(steps)) if steps else 1):
@@ -172,13 +172,13 @@ def _changed_values(entry: GuardedCode, frame: Frame) -> Iterator[tuple[str, Any
             return
         yield entry.extra.texts[places[at]], value
         if steps[at][0] == "is":
-            return  # of another object, more may differ than what changes
+            return  # in another object, more may differ than the changing values
         del steps[at], places[at]
         program = GuardProgram(steps, program.n_inputs, program.n_registers)
 
 
 def _differs_in_sizes(step: tuple[Any, ...], tensor: Any) -> bool:
-    """Whether a tensor is as a step wants it, but for its sizes and strides."""
+    """Whether a tensor differs from a step's requirements only in its sizes and strides."""
     if type(tensor) is not step[2] or tensor.layout is not torch.strided or tensor.device.type == "meta":
         return False
     if len(step[7]) != tensor.dim():
@@ -188,7 +188,7 @@ def _differs_in_sizes(step: tuple[Any, ...], tensor: Any) -> bool:
 
 # ---------------------------------------------------------------- why
 def guard_failures(frame: Frame) -> list[GuardFailure]:
-    """Why each entry does not fit, each reason once, the broadest entry first, and the last used."""
+    """Why each entry does not fit, without duplicates: the broadest entry first, then the most recently used."""
     found: dict[str, GuardFailure] = {}
     for entry in sorted(frame.known, key=lambda entry: -entry.breadth):
         failure = explain_failure(entry.program, entry.extra.texts, frame.values)
@@ -198,7 +198,7 @@ def guard_failures(frame: Frame) -> list[GuardFailure]:
 
 
 def note_limit(frame: Frame) -> None:
-    """There are as many entries as config allows.
+    """Counts and logs that a function has reached the limit of entries.
 
     Raises:
         exc.RecompileLimitExceeded: with config.error_on_recompile.
@@ -217,7 +217,7 @@ def note_limit(frame: Frame) -> None:
 
 
 def note_compile(frame: Frame) -> None:
-    """Says why a function is compiled, if it has been before.
+    """Logs why a function is compiled again, if it was compiled before.
 
     Raises:
         exc.RecompileLimitExceeded: with config.error_on_recompile, and under the stance fail_on_recompile.

@@ -1,9 +1,9 @@
 """The second phase of a compile: a frame is evaluated symbolically.
 
-A trace ends with the frame's return, or where it can't go on: before an instruction, which is taken back if it has
-changed something. If that is impossible, what comes out is a request for another trace, that ends earlier or is told
-more. Invariant: what happens in a trace stays there: torch's state is as before, and nothing of it holds the program's
-objects when it is closed.
+A trace ends with the frame's return, or before an instruction that can't be traced, whose changes to the trace so far
+are undone. If that is impossible, the result is a request for another trace that ends earlier or is given more
+information. Invariant: a trace has no effects outside of it: when it is closed, torch's state is as before, and nothing
+holds the program's objects.
 """
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from ..variables.tensors.value_guards import Guardable, ValueGuards
 from .decide import note_skipped
 from .request import Frame, Settings, TraceRequest
 
-# The modules register their handlers.
+# These modules are imported for their side effect: they register handlers.
 assert containers and opcodes
 
 
 class Trace(NamedTuple):
-    """A trace under way.
+    """A trace in progress.
 
     Attributes:
         tx: the evaluator, at the frame's root.
         output: the graph, guards and effects.
-        state: torch's, at its entry.
+        state: torch's state at the frame's entry.
     """
 
     request: TraceRequest
@@ -51,12 +51,12 @@ class Trace(NamedTuple):
 
 
 class Traced(NamedTuple):
-    """A trace that has come to an end.
+    """A finished trace.
 
     Attributes:
-        returned: what the frame returns; None: it breaks.
+        returned: the frame's return value; None: the graph breaks.
         break_index: the instruction before which it breaks.
-        error: why.
+        error: the reason for the break.
     """
 
     trace: Trace
@@ -67,9 +67,9 @@ class Traced(NamedTuple):
 
 @contextlib.contextmanager
 def opened(settings: Settings, request: TraceRequest) -> Iterator[Trace]:
-    """A new trace. At the end, torch's state is as before, and nothing of the trace holds the program's objects:
-    trackers know each other, so until the next collection of garbage they would keep alive what the program lets go
-    of."""
+    """A new trace. At its end, torch's state is restored and all references to the program's objects are dropped:
+    trackers form reference cycles, so until the next garbage collection they would keep alive objects that the program
+    has dropped."""
     frame = request.frame
     unbreakable = unbreakable_places(frame.user_code, frame.resumed)
     value_guards = ValueGuards(request.readers, _guardable(settings, request))
@@ -96,7 +96,7 @@ def opened(settings: Settings, request: TraceRequest) -> Iterator[Trace]:
 
 
 def run(settings: Settings, trace: Trace) -> Traced | TraceRequest:
-    """Evaluates the frame: to its return, to a break, or until it is clear what another trace has to be told.
+    """Evaluates the frame until its return, until a break, or until it is clear that another trace is needed.
 
     Raises:
         exc.Unsupported: with fullgraph, for the first break.
@@ -126,10 +126,10 @@ def run(settings: Settings, trace: Trace) -> Traced | TraceRequest:
 
 # ---------------------------------------------------------------- another trace
 def after_refusal(settings: Settings, traced: Traced, error: exc.Unsupported) -> TraceRequest:
-    """What to trace the frame for when it can't be left where a trace has ended.
+    """The request for another trace when the frame can't be left where this one ended.
 
     Raises:
-        exc.Unsupported: with fullgraph, the error.
+        exc.Unsupported: `error`, if fullgraph is set.
     """
     request, tx = traced.trace.request, traced.trace.tx
     if traced.break_index is None:
@@ -138,7 +138,7 @@ def after_refusal(settings: Settings, traced: Traced, error: exc.Unsupported) ->
             return again
         _note(settings, tx, error)
         return request.before(error.visit if error.visit is not None else tx.visits - 1, error)
-    # What is alive here can't be rebuilt after a graph: break earlier.
+    # A value that is live here can't be rebuilt after a graph: break earlier.
     assert traced.error is not None
     log.artifact("graph_breaks").debug("the break is made earlier, since it needs %s", error.reason)
     if error.visit is not None:
@@ -150,11 +150,11 @@ def after_refusal(settings: Settings, traced: Traced, error: exc.Unsupported) ->
 
 
 def after_fault(settings: Settings, trace: Trace, error: Exception) -> TraceRequest | None:
-    """What to trace the frame for when the evaluator itself has failed: a break before that instruction; None if that
-    has been tried.
+    """The request for another trace when the evaluator itself has failed: with a break before the instruction; None if
+    that has been tried.
 
     Raises:
-        exc.Unsupported: with fullgraph, for the fault.
+        exc.Unsupported: with fullgraph, for the failure.
     """
     if config.raise_internal_errors:
         raise error
@@ -173,7 +173,7 @@ def after_fault(settings: Settings, trace: Trace, error: Exception) -> TraceRequ
 
 
 def _with_values(request: TraceRequest, error: exc.Unsupported) -> TraceRequest | None:
-    """The same with guards on the values whose want this error is; None: it is another, or these may not be guarded."""
+    """The request with guards on the values that `error` asks for; None if it asks for none, or they are forbidden."""
     if isinstance(error, ValuesNeeded):
         _forget_frames(error)
         readers = {path: request.readers.get(path, frozenset()) | error.readers for path in error.origins}
@@ -187,8 +187,8 @@ def _with_values(request: TraceRequest, error: exc.Unsupported) -> TraceRequest 
 
 
 def _capturing(settings: Settings, request: TraceRequest, error: exc.Unsupported) -> TraceRequest | None:
-    """The same with numbers and sizes that elements decide kept in the graph: with fullgraph they may stand there, as
-    they may with torch.compile, rather than be an error; None: it is another error, or they were kept."""
+    """The request with numbers and sizes that depend on elements kept in the graph. With fullgraph they are kept there,
+    as torch.compile can, instead of being an error. None if this is another error, or they were kept already."""
     if not settings.fullgraph or request.captures or not config.capture_with_fullgraph:
         return None
     if error.kind not in ("tensor_to_python", "dynamic_output_shape"):
@@ -198,7 +198,7 @@ def _capturing(settings: Settings, request: TraceRequest, error: exc.Unsupported
 
 
 def _note(settings: Settings, tx: Translator, error: exc.Unsupported) -> None:
-    """Says where a break is; with fullgraph it is an error."""
+    """Records the place of a break; with fullgraph, raises it as an error."""
     if not error.user_stack:
         error.user_stack = tx.user_stack()
     if settings.fullgraph and error.kind != "python_exception_in_trace":
@@ -207,15 +207,15 @@ def _note(settings: Settings, tx: Translator, error: exc.Unsupported) -> None:
 
 
 def _forget_frames(error: exc.Unsupported) -> None:
-    """What it was raised from or in the middle of, and its traceback, hold frames, those of the program too."""
+    """Drops the error's traceback, cause and context, since they hold frames, including those of the program."""
     error.__cause__ = error.__context__ = error.__traceback__ = None
 
 
 # ---------------------------------------------------------------- what a trace may do
 def _guardable(settings: Settings, request: TraceRequest) -> Guardable:
-    """Which tensors may be guarded by their elements: not those where these have changed, unless there is to be no
-    break; nor what a break has left; and what the program gives to a function that it calls counts as computed by
-    it."""
+    """Which tensors may be guarded by their elements. Unless breaks are forbidden, excluded are tensors whose elements
+    have changed and values that a break has left; arguments that the program passes to a helper function count as
+    computed by the program."""
     if request.fits_all:
         return Guardable(none=True)
     if settings.fullgraph:
@@ -241,13 +241,13 @@ def _wanted_breaks(wanted: Callable[[CodeType, int], bool], frame: Frame) -> fro
     )
 
 
-# Code of the user's whose trace has been given up as too long.
+# User code whose trace was abandoned as too long.
 _TOO_LONG: CodeMap[bool] = CodeMap()
 
 
 def _is_left(frame: Frame, tx: Translator) -> bool:
-    """Whether a frame with a trace that is too long runs in plain Python: the loop is its own, or breaking at the call
-    of a function that loops has been tried before."""
+    """Whether a frame whose trace is too long runs in plain Python: the loop is its own, or a break at the call of a
+    function that loops has been tried before."""
     tried = frame.resumed is not None and _TOO_LONG.get(frame.user_code) is not None
     _TOO_LONG.set(frame.user_code, True)
     return tried or tx.budget.is_own_loop(tx)

@@ -332,7 +332,7 @@ class Codegen:
         self.emit.pop()
 
     def replay_attributes(self, value: VariableTracker, held: dict[str, Any]) -> None:
-        """Sets and deletes attributes of an object from outside, bypassing the class's ``__setattr__``, which was traced.
+        """Sets and deletes attributes of an object from outside, bypassing its ``__setattr__``, which was traced.
         """
         for name, local in held.items():
             def arguments(name: str = name, local: Any = local) -> None:
