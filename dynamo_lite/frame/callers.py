@@ -1,9 +1,10 @@
 """Copies of the functions by which modules, methods and objects are called: one code object for each structure.
 
-Cache entries belong to a code object, and a code object allows `config.recompile_limit` compiles. All modules of a
-program are called by the same few lines, all optimizers step in the same wrapper. So a structure has a copy of the code
-to itself: modules and optimizers that are built alike share a copy, and with it what is compiled for them, and others
-don't use up its limit. Invariant: a copy does what the original does, at the same lines of the same file.
+Cache entries belong to a code object, and each code object is compiled at most `config.recompile_limit` times. All
+modules of a program are called through the same few lines, and all optimizers step in the same wrapper. Therefore each
+structure gets its own copy of this code: modules and optimizers of the same structure share a copy and its cache
+entries, and don't use up the limit of others. Invariant: a copy behaves as the original does, and has its file and line
+numbers.
 """
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ _copies: weakref.WeakValueDictionary[Hashable, types.FunctionType] = weakref.Wea
 
 
 def caller_of(module: torch.nn.Module) -> types.FunctionType:
-    """The function whose frame is a call of the module."""
+    """The function whose frame is the call of a module."""
     return _copy(call_module, _module_structure(module))
 
 
 def own_method(method: types.MethodType) -> types.MethodType:
-    """The method of a module or an optimizer with a function that only those of its structure share; another object's
-    as it is, and that of one that is being copied or read from a file, whose state comes after its methods."""
+    """For a module or an optimizer, the method with a function that only objects of its structure share. The method of
+    any other object is returned as it is, as is that of one being copied or unpickled, which has no state yet."""
     function, owner = method.__func__, method.__self__
     if not isinstance(function, types.FunctionType) or function in set(_copies.values()):
         return method
@@ -44,7 +45,7 @@ def own_method(method: types.MethodType) -> types.MethodType:
 
 
 def code_of(model: Any) -> types.CodeType | None:
-    """The code that a call of `model` runs first, if that is Python."""
+    """The Python code that a call of `model` runs first; None if there is none."""
     while isinstance(model, functools.partial):
         model = model.func
     model = getattr(model, "__func__", model)
@@ -54,8 +55,8 @@ def code_of(model: Any) -> types.CodeType | None:
 
 
 def has_no_frame(model: Any) -> bool:
-    """Whether a call of `model` runs no Python code that can be captured, though the call can: it is written in C, or
-    one of functorch's functions, whose code runs under an interpreter level."""
+    """Whether a call of `model` can be captured although it runs no Python frame that can: the function is written in
+    C, or is one of functorch's, whose code runs under a functorch interpreter level."""
     if code_of(model) is None:
         return True
     while isinstance(model, functools.partial):
@@ -65,12 +66,12 @@ def has_no_frame(model: Any) -> bool:
 
 
 def caller_of_callable(model: Any) -> types.MethodType:
-    """A call of what has no Python code of its own to compile, as a method."""
+    """A method that calls `model`, which has no Python code of its own to compile."""
     return types.MethodType(_copy(call_module, _callable_structure(model)), model)
 
 
 def called(model: Any) -> Any:
-    """What a method that `caller_of_callable` made calls, or the same for anything else."""
+    """The callable that a method made by `caller_of_callable` calls; anything else is returned as it is."""
     if isinstance(model, types.MethodType) and model.__func__ in set(_copies.values()):
         if model.__func__.__name__ == call_module.__name__:
             return model.__self__
@@ -78,7 +79,7 @@ def called(model: Any) -> Any:
 
 
 def _callable_structure(model: Any) -> Hashable:
-    """The functions that a call runs, by their code."""
+    """The code objects of the functions that a call runs, as a key."""
     if isinstance(model, functools.partial):
         return functools.partial, _callable_structure(model.func)
     if isinstance(model, types.FunctionType):
@@ -104,7 +105,7 @@ def _form(t: torch.Tensor) -> tuple[Hashable, ...]:
     return tuple(t.shape), t.dtype
 
 
-# By class: the structure of an object, and the attribute without which it has none yet.
+# For each class: the function that computes an object's structure, and the attribute that must exist for it.
 _STRUCTURES: dict[type, tuple[Callable[[Any], Hashable], str]] = {
     torch.nn.Module: (_module_structure, "_modules"), torch.optim.Optimizer: (_optimizer_structure, "param_groups"),
 }
@@ -114,7 +115,7 @@ def _copy(function: Any, structure: Hashable) -> types.FunctionType:
     key = function, structure
     known = _copies.get(key)
     if known is None:
-        # Equal to the original: rules that are looked up by code hold for it.
+        # It compares equal to the original, so that rules looked up by code apply to it.
         known = types.FunctionType(
             function.__code__.replace(), function.__globals__, function.__name__, function.__defaults__,
             function.__closure__,
@@ -127,7 +128,7 @@ def _copy(function: Any, structure: Hashable) -> types.FunctionType:
 
 
 def structure_digest(code: types.CodeType) -> str:
-    """What tells the structure that a copy of a function is for from others, in all processes; empty for other code."""
+    """A digest of the structure that a copy of a function is for, valid in all processes; empty for other code."""
     structure = _structures.get(code)
     if structure is None:
         return ""

@@ -1,9 +1,9 @@
-"""Tensors guarded by their elements whose elements changed: the functions that must not rely on them again.
+"""Functions that must no longer rely on tensors' elements, because a guard on these elements has failed.
 
-Such a guard belongs to one cache entry, but the elements are read by several frames once a graph breaks there: the
-function itself, its resume functions, and the functions it called, which are then frames of their own. All of them are
-told when the guard fails, so that a program whose masks change with every call compiles once more and not in each of
-these places. Invariant: this affects speed only; an entry that is forgotten or kept too long never makes a result
+Such a guard belongs to one cache entry, but after a graph break several frames read the elements: the function itself,
+its resume functions, and the functions it called, which are then frames of their own. When the guard fails, this module
+notes all of them, so that a program whose masks change with every call compiles once more, and not in each of these
+places. Invariant: this affects speed only; an entry that is forgotten or kept too long never makes a result
 wrong.
 """
 from __future__ import annotations
@@ -32,11 +32,11 @@ def note(code: CodeType, name: str, readers: Iterable[CodeType]) -> None:
 
 
 def changed_names(code: CodeType) -> frozenset[str]:
-    """The paths of this function at which elements are not to be relied on; with ``ANY_NAME`` at none."""
+    """The paths in this function whose elements must not be relied on; ``ANY_NAME`` stands for all paths."""
     return _changed.get(code) or frozenset()
 
 
 def reset() -> None:
-    """Forgets all."""
+    """Forgets all functions."""
     with _lock:
         _changed.clear()

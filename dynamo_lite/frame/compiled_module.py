@@ -1,4 +1,4 @@
-"""What ``compile`` makes of an ``nn.Module``.
+"""The result of ``compile`` for an ``nn.Module``.
 
 Invariant: a compiled module has the attributes, the operators and the state of its original, which is never changed.
 """
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
 
 
 class CompiledModule(torch.nn.Module):
-    """An nn.Module whose call is compiled. Everything else is the original's: parameters, state, attributes,
-    train/eval.
+    """An nn.Module whose call is compiled. Parameters, state, attributes and train/eval mode are those of the original.
 
     Args:
         module: the original.
-        hook: what compiles its frames.
+        hook: the hook that compiles its frames.
     """
 
     def __init__(self, module: torch.nn.Module, hook: _eval_frame.FrameHook) -> None:
@@ -88,7 +87,8 @@ _OWN_NAMES = frozenset({
 
 # ---------------------------------------------------------------- operators, which Python looks up in the class
 def _forwarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A special method that applies an operator to the original; a result that is the original is the compiled one."""
+    """A special method that applies an operator to the original. If the result is the original, it returns the compiled
+    module."""
 
     def method(self: CompiledModule, *operands: Any) -> Any:
         made = function(self._orig_mod, *(o._orig_mod if type(o) is CompiledModule else o for o in operands))
@@ -117,13 +117,13 @@ for _name, _function in _OTHERS.items():
 
 
 def running_module(module: CompiledModule) -> CompiledModule:
-    """The compiled module with calls that compile nothing (``run``)."""
+    """The compiled module, with calls that compile nothing (``run``)."""
     made = CompiledModule(module._orig_mod, module._hook)
     object.__setattr__(made, "_compiled_call", stance.Running()(module._compiled_call))
     return made
 
 
-# Inside a captured function a compiled module does what the one does that it was made from.
+# Inside a captured function, a compiled module stands for its original.
 @wraps_type(CompiledModule)
 def _wrap_compiled_module(tx: Tracer, value: CompiledModule, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))

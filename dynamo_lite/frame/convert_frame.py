@@ -1,8 +1,9 @@
-"""A frame in, guarded code out: the phases of a compile, from top to bottom.
+"""Converts an intercepted frame into guarded code: the phases of a compile in order.
 
-decide (is it compiled at all) -> trace (evaluate it) -> exit (where it is left, what is live) -> plan (what its code
-needs from the graph) -> graph (its outputs fixed, compiled by the backend) -> code -> entry (guards). Each takes
-the results of the earlier ones. If a frame can't be left at a place, it is traced again for less, or with more guards.
+decide (whether to compile) -> trace (evaluate the frame) -> exit (where it is left, what is live) -> plan (the values
+that its code needs from the graph) -> graph (outputs fixed, compiled by the backend) -> code -> entry (guards). Each
+phase takes the results of the earlier ones. If a frame can't be left at a place, it is traced again, up to an earlier
+place or with more guards.
 
 Invariant: everything that is not compiled is reported in the log, with the user's line and the reason.
 """
@@ -39,10 +40,10 @@ def compile_frame(
     args: tuple[Any, ...],
     function: types.FunctionType,
 ) -> Any:
-    """What becomes of a frame that no cache entry of a hook fits.
+    """The result for a frame that fits no cache entry of a hook.
 
     Args:
-        hook: gives the hook.
+        hook: returns the hook.
 
     Returns:
         a GuardedCode, or a decision of ``_eval_frame``.
@@ -64,12 +65,12 @@ def compile_frame(
         raise
     except Exception as error:
         signal_handlers.pass_on(error)
-        # Raised out of here it would pass by the handlers of the frame, which has not begun.
+        # An exception raised from here would bypass the handlers of the frame, which has not started.
         return _after_fault(code, error)
 
 
 def _entry(settings: Settings, frame: Frame) -> Any:
-    """The entry of a frame that is to be compiled; RUN_ORIGINAL after a fault of the evaluator's."""
+    """The entry of a frame that is to be compiled; RUN_ORIGINAL after a failure of the evaluator."""
     with log.frame(frame_id(frame.code)), log.phase("trace"), saved_tensor_hooks_suspended():
         note_compile(frame)
         request = first_request(settings, frame)
@@ -78,7 +79,7 @@ def _entry(settings: Settings, frame: Frame) -> Any:
         except exc.Unsupported:
             if frame.known or not request.dynamic:
                 raise
-            # What an earlier process has learned is no reason to refuse this call.
+            # Knowledge from an earlier process is no reason to refuse this call.
             made = _attempts(settings, request._replace(dynamic=frozenset()))
         if frame.known and isinstance(made, GuardedCode):
             kept_sizes.keep(settings, frame, request, made)
@@ -86,16 +87,16 @@ def _entry(settings: Settings, frame: Frame) -> Any:
 
 
 def _attempts(settings: Settings, request: TraceRequest) -> Any:
-    """Traces of a frame until one of them is compiled."""
+    """Traces a frame until a trace is compiled."""
     made: Any = request
     while isinstance(made, TraceRequest):
-        with in_flight.modes_kept():  # after a fault, too
+        with in_flight.modes_kept():  # also after a failure
             made = _attempt(settings, made)
     return made
 
 
 def _attempt(settings: Settings, request: TraceRequest) -> Any:
-    """One trace, and the entry that is made of it; or what to trace the frame for instead."""
+    """One trace, and the entry made from it, or the request for another trace."""
     with trace.opened(settings, request) as opened:
         made: GuardedCode | TraceRequest | None
         try:
@@ -139,11 +140,11 @@ def _compile_trace(settings: Settings, opened: trace.Trace) -> GuardedCode | Tra
 
 # ---------------------------------------------------------------- the entry fits
 def _fitting_entry(settings: Settings, frame: Frame) -> Any:
-    """The entry of a frame, which fits the call that it is made for."""
+    """An entry of a frame that fits the call for which it is made."""
     seconds: dict[str, float] = {}
     handlers_before = signal_handlers.runs()
-    # The compile itself may change something that is guarded: a module imported on first use adds to a registry. The
-    # second time it is there.
+    # The compile itself may change a guarded object: a module that is imported on first use adds to a registry. The
+    # second compile finds it there.
     for _ in range(2):
         with in_flight.compiling(), collector.paused(look_after=True), log.collect_phases() as spent:
             made = _entry(settings, frame)
@@ -166,12 +167,12 @@ def _fitting_entry(settings: Settings, frame: Frame) -> Any:
 
 
 def _fits(made: GuardedCode, frame: Frame) -> bool:
-    # Twice: what a guard calls (__eq__ of a key) may change what is guarded.
+    # Checked twice: code that a guard calls (__eq__ of a key) may change a guarded object.
     return all(made.program.check(*frame.values)[0] for _ in range(2))
 
 
 class _GuardsDoNotHold(Exception):
-    """An entry that does not fit the call that it was made for: a fault of ours."""
+    """An entry does not fit the call for which it was made: an internal error."""
 
 
 def _after_fault(code: types.CodeType, error: Exception) -> Any:

@@ -1,6 +1,6 @@
 """Descriptions of functions, frames and guard failures, in terms of the user's program.
 
-Invariant: made for logs; nothing here decides anything.
+Invariant: the texts are for logs only; no decision depends on them.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def place(code: types.CodeType) -> str:
     return f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
 
 
-_POLYFILLS = "dynamo_lite.polyfills"  # whose `call_module` is the frame of a compiled module
+_POLYFILLS = "dynamo_lite.polyfills"  # its `call_module` is the frame of a compiled module
 
 
 def where(frame: Frame) -> str:

@@ -1,6 +1,6 @@
-"""The last phase of a compile: guards and code become a cache entry.
+"""The last phase of a compile: making a cache entry from guards and code.
 
-Invariant: an entry refers to nothing of the trace but its guards and its graph.
+Invariant: of the trace, an entry references only its guards and its graph.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make_entry(
     settings: Settings, end: FrameExit, plan: Plan, graph: Graph, emitter: Emitter,
     direct: Callable[..., Any] | None = None,
 ) -> GuardedCode:
-    """The entry of a frame that has been compiled."""
+    """The cache entry of a compiled frame."""
     frame, request, output = end.frame, end.trace.request, end.trace.output
     _guard_aliases(output)
     guards = output.all_guards()

@@ -1,4 +1,4 @@
-"""The data that a cache entry keeps beside its guard program and code; and entries without code.
+"""The data that a cache entry keeps besides its guard program and code; and entries without code.
 
 Invariant: a record holds no graph and no tensor without data.
 """
@@ -15,10 +15,10 @@ from ..guards.covering import GuardFacts
 
 
 class EntryRecord:
-    """What a cache entry remembers: its guards, the words for each step of its program, what the backend wrote for its
-    graph (None: it has no graph), what it changes outside of the function, and for the next compile the paths of values
-    that have changed, and for tensors guarded by their elements the functions that read them. Not the graph itself,
-    whose nodes hold tensors without data and the mode of the whole trace.
+    """The data of a cache entry: its guards; the words for each step of its program; the files that the backend wrote
+    for its graph (None: it has no graph); its changes outside of the function; for the next compile the paths of values
+    that have changed; and for tensors guarded by their elements the functions that read them. It does not hold the
+    graph itself, whose nodes hold tensors without data and the fake mode of the whole trace.
     """
 
     def __init__(
@@ -34,10 +34,10 @@ class EntryRecord:
         self.dynamic = dynamic
         self.changed = changed
         self.readers = readers or {}
-        # The guards' facts by path, computed on demand; and whether another entry fits all calls of this one.
+        # The guards' facts by path, computed on demand. `covered`: whether another entry fits all calls of this one.
         self.facts: GuardFacts | None = None
         self.covered = False
-        # Whether the entry is for a single value of a number, singled out by two comparisons.
+        # Whether the entry serves a single value of a number, between two comparisons.
         self.on_a_border = on_a_border
 
 
@@ -49,7 +49,7 @@ def plain_entry(
 
     Args:
         state: torch's global state, which must be the same.
-        hooked: whether there may be something to compile in what it calls.
+        hooked: whether its callees may have something to compile.
     """
     program, texts = build_program(guards, state, [])
     record = EntryRecord(guards, texts, None, log.current_frame(), dynamic, readers=readers)

@@ -1,11 +1,11 @@
-"""Sizes and numbers that a trace itself changes: it stores another where it has read one, as a cache that grows.
+"""Sizes and numbers that a trace itself changes, storing another value where it has read one, as a growing cache does.
 
-What differs afterwards differs in the next call, if that meets the same object. So a size that grows is a symbol before
-the frame is compiled for the first time, and from 1 on: a cache grows from there. A function with such state, or one
-that counts what it is given, is taken for one that is fed with pieces of data: sizes of its tensors of integers and
-bools (tokens, masks), and those equal to them, are symbols then, too.
+A value that differs afterwards differs in the next call, if that call meets the same object. So a size that grows is
+symbolic before the frame is compiled for the first time, with a lower bound of 1, from which a cache grows. A function
+that has such state, or counts its inputs, presumably gets pieces of a stream of data. Therefore the sizes of its
+integer and bool tensors (tokens, masks), and all sizes equal to them, become symbolic, too.
 
-Invariant: this decides what is a symbol, and nothing else.
+Invariant: this module decides only what is symbolic.
 """
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ..variables.tensors.symbolic_sizes import FROM_ONE, SizesLearned
 from ..variables.tensors.tensor import TensorVariable
 from .request import Settings, TraceRequest
 
-_LEAST = 2  # 0 and 1 are where counts begin
+_LEAST = 2  # counts start at 0 or 1
 
 
 def with_growing_sizes(settings: Settings, request: TraceRequest, output: OutputGraph) -> TraceRequest | None:
-    """The request to trace a frame with symbols for what its trace has changed; None: that is as it should be."""
+    """The request to trace a frame again, with symbols for the values that its trace has changed; None: no need."""
     if settings.dynamic is False or not config.automatic_dynamic_sizes or request.fits_all:
         return None
     given = [(source, dim, n) for source, layout in _integers(output) for dim, n in enumerate(map(hint_of, layout))]
@@ -55,7 +55,7 @@ def with_growing_sizes(settings: Settings, request: TraceRequest, output: Output
 
 
 def _integers(output: OutputGraph) -> Iterable[tuple[Source, tuple[Any, ...]]]:
-    """The tensors of integers and bools from outside that are no buffers, and their sizes at entry."""
+    """Tensors of integers and bools from outside that are not buffers, and their sizes at entry."""
     for tensor in output.inputs:
         if not isinstance(tensor, TensorVariable) or tensor.source is None or tensor.node.meta["static"]:
             continue
@@ -64,7 +64,7 @@ def _integers(output: OutputGraph) -> Iterable[tuple[Source, tuple[Any, ...]]]:
 
 
 def _other_sizes(output: OutputGraph, source: Source, before: torch.Tensor, now: VariableTracker) -> set[Any]:
-    """The paths of sizes of a tensor from outside that are numbers, and others in the tensor that takes its place."""
+    """The paths of constant sizes of a tensor from outside that differ in the tensor that replaces it."""
     known = output.effects.tracker_of(before)
     if not isinstance(known, TensorVariable) or not isinstance(now, TensorVariable) or known.source != source:
         return set()

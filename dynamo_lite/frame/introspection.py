@@ -1,11 +1,12 @@
 """Introspection: code that asks the interpreter for sizes, counts, reference counts or lifetimes of objects, or for its
 own frame.
 
-Compiled code gives the frame's results, not the interpreter's state on the way: a dict may be built at once that was
-filled item by item, and compiled code may hold an object for longer. So a frame that asks for these is left to the
-interpreter; where it asks how many there are in all, so is what it calls, since compiling that makes some. A frame with
-a break is several frames for the interpreter: one that gets hold of its frame object, or of the dict of its locals more
-than once, is left to it, too. Invariant: decided by the frame's own code and globals, before anything of it has run.
+Compiled code reproduces the frame's results, not the interpreter's internal state: a dict may be built at once instead
+of item by item, and compiled code may hold an object for longer. So a frame that asks for such facts is left to the
+interpreter. If it asks for the total number of objects, its callees are, too, since compiling them creates objects. A
+frame with a break is several frames for the interpreter, so a frame that reads its frame object, or the dict of its
+locals more than once, is also left alone. Invariant: the decision depends only on the frame's code and globals, before
+the frame has run.
 """
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from typing import Any
 
 from ..bytecode.analysis import FRAME_READERS, LOCALS_READERS, locals_reads
 
-# Functions by module, under the names with which code refers to them.
+# Functions by module, under the names by which code refers to them.
 _NUMBERS = {sys: frozenset({"getallocatedblocks"}), gc: frozenset({"get_objects", "get_count"})}
 _BOOKS = {
     sys: frozenset({"getsizeof", "getrefcount"}) | _NUMBERS[sys],
@@ -46,7 +47,7 @@ def reason_to_leave(code: types.CodeType, globals: dict[str, Any]) -> str | None
 
 
 def counts_objects(code: types.CodeType, globals: dict[str, Any]) -> bool:
-    """Whether code asks how many objects there are."""
+    """Whether code asks for the number of existing objects."""
     return _reaches(code, globals, _NUMBERS)
 
 
@@ -55,7 +56,7 @@ def _reaches(code: types.CodeType, globals: dict[str, Any], functions: Functions
     for name in code.co_names:
         value = globals.get(name)
         for module, names in functions.items():
-            if value is module or (value is None and name == module.__name__):  # imported there, or in the function
+            if value is module or (value is None and name == module.__name__):  # imported globally or locally
                 if not names.isdisjoint(code.co_names):
                     return True
             elif name in names and getattr(module, name, None) is value:

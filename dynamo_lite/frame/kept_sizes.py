@@ -1,12 +1,12 @@
-"""Sizes and numbers of a function that were observed to change, kept on disk for the next process.
+"""Sizes and numbers of a function that were observed to change, stored on disk for the next process.
 
-A path whose size or number has changed between two calls is kept in the backend's cache folder, in one small file for
-each function, so that the next process begins with a symbol there. The file's name is a digest of what the function is:
-where it was written, its name, its bytecode. A path is kept where it says the same in every process: from arguments,
-closure and globals by names, indices and keys, not by an object's address.
+When the size or number at a path has changed between two calls, the path is stored in the backend's cache folder, in
+one small file for each function, so that the next process starts with a symbol there. The file's name is a digest that
+identifies the function: its source file, its name, its bytecode. Only portable paths are stored, which mean the same in
+every process: they lead from arguments, closure and globals by names, indices and keys, not by an object's address.
 
-Invariant: what a file says decides which graph is made, not what it computes: everything else of the compile, guards
-included, is as if the change had been seen here.
+Invariant: a file decides only which graph is made, not what it computes: everything else in the compile, including the
+guards, is as if the change had been observed in this process.
 """
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from .callers import structure_digest
 from .descriptions import where
 from .request import Frame, Settings, TraceRequest
 
-_FORMAT = 2  # raise it when the meaning of a file changes
+_FORMAT = 2  # to be incremented when the meaning of a file changes
 _SUFFIX = ".sizes"
-# Of one function. A frame that reads more numbers is no function of the user's but a table: each costs a symbol.
+# Per function. A frame that reads more numbers works on a table rather than on sizes, and each path costs a symbol.
 MOST_PATHS = 256
-_MOST_STEPS = 64  # of a path
+_MOST_STEPS = 64  # largest number of steps of a path
 
-# The steps of paths that are told by their operands alone (``guards/source.py``), and those that end at a size.
+# Kinds of path steps that are defined by their operands alone (``guards/source.py``), and those that end at a size.
 _STEPS = frozenset({"local", "cell", "contents", "globals", "builtin", "attr", "size", "stride", "dict", "item", "seq",
                     "getitem", "dictkey", "dictvalue", "func", "method", "typeattr"})
 _SIZES = ("size", "stride")
-_MARKS = {APART: "not shared", FROM_ONE: "from 1 on"}  # what may be said of a path, and how the log has it
+_MARKS = {APART: "not shared", FROM_ONE: "from 1 on"}  # marks on a path, and their names in the log
 _TYPES: dict[str, type] = {cls.__name__: cls for cls in (int, str, bool, type(None))}
 
 
@@ -53,8 +53,8 @@ def recall(settings: Settings, frame: Frame) -> frozenset[Any]:
 
 
 def keep(settings: Settings, frame: Frame, request: TraceRequest, made: GuardedCode) -> None:
-    """Keeps what is known of a function's changes when it has been compiled again, by what that was asked for and what
-    came of it."""
+    """Stores the paths of a function's changing sizes and numbers after a recompilation, taken from the request for the
+    trace and from the cache entry that was made."""
     if settings.kept_files is None or not config.cache_sizes or not request.dynamic:
         return
     paths = frozenset(filter(_is_portable, _sizes_and_numbers(frame, request, made)))
@@ -74,8 +74,8 @@ def keep(settings: Settings, frame: Frame, request: TraceRequest, made: GuardedC
 
 
 def _sizes_and_numbers(frame: Frame, request: TraceRequest, made: GuardedCode) -> Iterable[Any]:
-    """Of the paths of what changes, those to sizes, numbers and lengths: what else changes, as elements do, may not in
-    the next process."""
+    """The changing paths that lead to sizes, numbers and lengths. Others, such as those to tensors' elements, may not
+    change in the next process."""
     guards = [guard for entry in frame.known for guard in entry.extra.guards]
     numbers = {guard.source.key for guard in guards
                if guard.kind in ("len", "int_range")
@@ -84,7 +84,7 @@ def _sizes_and_numbers(frame: Frame, request: TraceRequest, made: GuardedCode) -
     for key in request.dynamic:
         if type(key) is tuple or key.parts[0] in _SIZES or key in numbers:
             yield key
-    if request.learned.changed:  # and so symbols of sizes that no entry had met
+    if request.learned.changed:  # so sizes that no entry had met became symbolic, too
         yield from (guard.source.key for guard in made.extra.guards if guard.kind == "int_range")
 
 
@@ -96,7 +96,7 @@ def _read(settings: Settings, frame: Frame) -> frozenset[Any]:
         body = settings.kept_files.read(key, _SUFFIX)
         return frozenset() if body is None else _paths_in(bytes(body))
     except exc.CacheError as error:
-        log.artifact("cache").debug("%s", error)  # who builds the libraries says so louder
+        log.artifact("cache").debug("%s", error)  # the builder of the libraries reports it more loudly
     except _Malformed as error:
         log.artifact("cache").warning("what was kept of %s (%s) can't be read, and is not used: %s", where(frame), key,
                                       error)
@@ -116,11 +116,11 @@ def _paths_in(body: bytes) -> frozenset[Any]:
 
 
 class _Malformed(Exception):
-    """A file holds something else than what ``keep`` writes."""
+    """A file has contents that ``keep`` does not write."""
 
 
 def _key(frame: Frame) -> str:
-    """What tells a function, or what is left of it after a break, from others in all processes."""
+    """A digest that identifies a function, or its part after a break, in all processes."""
     digest = hashlib.sha256(b"%d" % _FORMAT)
     code = frame.user_code
     for text in (code.co_filename, code.co_qualname, resume_label(frame.code), structure_digest(code)):
@@ -137,7 +137,7 @@ def _digest_code(digest: Any, code: types.CodeType) -> None:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             _digest_code(digest, constant)
-        elif type(constant) in (int, float, str, bool, type(None)):  # the texts of others may hold addresses, or orders
+        elif type(constant) in (int, float, str, bool, type(None)):  # other reprs may hold addresses
             digest.update(repr(constant).encode("utf-8", "surrogatepass") + b"\0")
 
 
@@ -160,7 +160,7 @@ def _is_portable(key: Any) -> bool:
 
 
 def _as_data(key: Any) -> list[Any]:
-    """A portable path: each step a list, the one nearest to the frame last; in front, what is said of it."""
+    """A portable path as a list of its steps, the one nearest to the frame last, with the path's mark in front."""
     mark, at = key if type(key) is tuple else (None, key)
     steps = []
     while at is not None:
@@ -185,7 +185,7 @@ def _path_of(data: Any) -> Any:
         if type(step) is not list or not step or step[0] not in _STEPS:
             raise _Malformed(f"no step of a path: {step!r}")
         parts = tuple(map(_operand, step))
-        key = PathKey(parts if key is None else (*parts, key))  # what a path starts from stands last in it
+        key = PathKey(parts if key is None else (*parts, key))  # the path that a step starts from is its last operand
     return (data[0], key) if data[0] is not None else key
 
 
@@ -200,7 +200,7 @@ def _operand(data: Any) -> Any:
 
 
 def _words(key: Any, frame: Frame) -> str:
-    """A path for the log."""
+    """A path in words, for the log."""
     if type(key) is tuple:
         return f"{_words(key[1], frame)}, {_MARKS[key[0]]}"
     kind, *operands = key.parts

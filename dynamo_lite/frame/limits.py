@@ -1,10 +1,10 @@
 """Number of a function's cache entries that count against config.recompile_limit.
 
-An entry does not count if another entry's guards cover all its calls (it was compiled for one size before that became
-symbolic); it is kept, as it may be faster. Neither does an entry for the border between two others, of which a program
-has as many as comparisons.
+An entry does not count if another entry's guards cover all its calls (it was compiled for one size before that size
+became symbolic); it is kept, since it may be faster. An entry for the border between two others does not count either:
+a program has as many of these as comparisons.
 
-Invariant: a function has at most twice as many entries as the limit says.
+Invariant: a function has at most twice as many entries as the limit.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .request import Frame
 def counted_entries(frame: Frame) -> int:
     """Number of entries that count against the limit."""
     entries, limit = frame.known, setting("recompile_limit")
-    if len(entries) <= limit // 2:  # nothing is decided by their number yet
+    if len(entries) <= limit // 2:  # too few for the count to matter
         return len(entries)
     for entry in entries:
         if not entry.extra.covered:

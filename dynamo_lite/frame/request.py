@@ -1,6 +1,6 @@
 """The inputs of a compile's phases: the intercepted frame, the settings, and the request for a trace.
 
-Invariant: none of these changes once it is made. The findings of a trace reach the next one in a new request.
+Invariant: none of these objects changes once it is made. A trace passes its findings to the next in a new request.
 """
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ CompileGraph = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
 @dataclasses.dataclass
 class Settings:
-    """What a compile of a frame is asked for.
+    """The settings of a compile.
 
     Args:
         compile_graph: the backend, already bound to its options.
         fullgraph: whether a break is an error.
-        dynamic: whether sizes are symbols: None: those that have changed between calls.
-        kept_files: where the backend keeps files, if it does.
-        roots: the functions that were asked to be compiled; others are helpers, see ``decide``. None: all were.
+        dynamic: which sizes are symbolic. True: all; False: none; None: those that have changed between calls.
+        kept_files: the folder in which the backend keeps files; None: it keeps none.
+        roots: the functions that the user asked to compile; others are helpers, see ``decide``. None: all are roots.
         on_graph: told of every graph, for reports.
         on_break: told of every break.
-        on_entry: told of every cache entry, by its EntryRecord.
-        break_at: whether to break before an instruction of the user's code, besides where it is necessary. To find a
-            fault by halves, and for tests.
+        on_entry: told of every cache entry, with its EntryRecord.
+        break_at: whether to break before an instruction of the user's code where no break is necessary. Used to find a
+            fault by bisection, and in tests.
     """
 
     compile_graph: CompileGraph
@@ -55,18 +55,18 @@ class Settings:
 
 
 class Frame:
-    """A frame that no cache entry fits.
+    """A frame that fits no cache entry.
 
     Attributes:
-        code: its code; that of a resume function, if it goes on after a break.
-        globals, builtins, closure: of its function.
+        code: the frame's code; after a break, that of a resume function.
+        globals, builtins, closure: those of its function.
         args: its first locals, one per parameter, ``*args`` as a tuple, ``**kwargs`` as a dict.
-        resumed: what the resume function was made from.
+        resumed: the origin of the resume function.
         user_code: the code that the user wrote.
-        asked: whether it was asked for by itself.
-        helper: whether others were asked for, and not this one.
-        known: the entries of its code.
-        called_from_handler: whether a caller handles an exception.
+        asked: whether the user asked to compile this function itself.
+        helper: whether the user asked to compile other functions, but not this one.
+        known: the cache entries of its code.
+        called_from_handler: whether a caller is handling an exception.
     """
 
     __slots__ = (
@@ -94,12 +94,12 @@ class Frame:
         self.asked = roots is not None and roots.get(self.user_code) is not None
         self.helper = roots is not None and not self.asked
         self.known: list[GuardedCode] = entries(code, hook)
-        # Nothing between the hook and here handles one of its own.
+        # No code between the hook and this line is handling an exception of its own.
         self.called_from_handler = sys.exception() is not None
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """What a guard program is given."""
+        """The inputs of a guard program."""
         return self.args, self.closure, self.globals, self.builtins
 
     @property
@@ -108,35 +108,35 @@ class Frame:
         return self.code.co_varnames[: len(self.args)]
 
     def origin(self, index: int) -> int:
-        """The instruction of the user's code that one of its code was made from; -1 in the prologue of a resume
-        function."""
+        """The index in the user's code of the instruction from which instruction `index` of `code` was made; -1 in the
+        prologue of a resume function."""
         return index if self.resumed is None else self.resumed.origins[index]
 
     def prologue(self) -> int:
-        """How many instructions set it up, where there is no state to break at."""
+        """Number of instructions that set the frame up, at which no break is possible."""
         if self.resumed is not None:
             return next(i for i, at in enumerate(self.resumed.origins) if at >= 0)
         return decode(self.code).first_index
 
 
 class TraceRequest(NamedTuple):
-    """What a frame is traced for.
+    """The request for a trace of a frame.
 
     Attributes:
         dynamic: the paths of values that have been seen to change from call to call.
-        learned: of sizes of tensors that earlier compiles have not met.
+        learned: knowledge from earlier compiles that predicts which sizes of tensors they have not met will change.
         changed_names: the names of tensors in the user's code whose elements have been seen to change.
-        kept: of `dynamic`, floats that are not to be guarded by value whatever is done with them.
-        fits_all: whether none of them may be guarded by value any more.
-        graphless: the compiles of this code, if none has given a graph.
-        readers: the paths of tensors that are guarded by their elements from the beginning, and the functions that
-            asked for these.
-        break_visit: the instruction that the root runs as the n-th, before which to break; None: none, and below 0
+        kept: those paths of `dynamic` that hold floats which must not be guarded by value, however they are used.
+        fits_all: whether no value of `dynamic` may be guarded by value any more.
+        graphless: number of compiles of this code, if none of them has produced a graph.
+        readers: the paths of tensors that are guarded by their elements from the start, and for each the functions
+            that read its elements.
+        break_visit: n, to break before the n-th instruction that the root executes; None: no such break; negative:
             nothing can be captured.
-        error: why it breaks there.
-        steps_back: by how many instructions a break has been made earlier for want of a way to leave the frame.
+        error: the reason for this break.
+        steps_back: by how many instructions the break has been moved back because the frame could not be left later.
         faults: how often the evaluator itself has failed.
-        captures: whether numbers and sizes that elements decide are kept in the graph, whatever the settings.
+        captures: whether numbers and sizes that depend on elements are kept in the graph, whatever the settings.
     """
 
     frame: Frame
@@ -154,22 +154,22 @@ class TraceRequest(NamedTuple):
     captures: bool = False
 
     def before(self, visit: int | None, error: exc.Unsupported | None) -> TraceRequest:
-        """The same, with a break before an instruction; None: there is none."""
+        """The request with a break before instruction `visit`; None: nothing can be captured."""
         return self._replace(break_visit=-1 if visit is None else visit, error=error)
 
 
 # ---------------------------------------------------------------- numbers for logs
-# By code object: the frame's number, and those of its compiles.
+# For each code object: the frame's number, and the numbers of its compiles.
 _numbers: CodeMap[tuple[int, Iterator[int]]] = CodeMap()
 _next_frame = itertools.count()
-# Taken again by what a signal's handler or a finalizer runs in the middle of its holder.
+# Reentrant: a signal handler or finalizer that interrupts the holder may take it again.
 _numbers_lock = threading.RLock()
 # A fork may happen while another thread, which the child does not have, holds it.
 os.register_at_fork(after_in_child=_numbers_lock._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 def frame_id(code: types.CodeType) -> str:
-    """A name for a compile: ``3/1`` is the second of the fourth code object."""
+    """A name for a compile: ``3/1`` is the second compile of the fourth code object."""
     with _numbers_lock:
         known = _numbers.get(code)
         if known is None:
@@ -179,7 +179,7 @@ def frame_id(code: types.CodeType) -> str:
 
 
 def reset_numbers() -> None:
-    """Frames are numbered from zero again."""
+    """Restarts the numbering of frames at zero."""
     global _next_frame
     with _numbers_lock:
         _numbers.clear()

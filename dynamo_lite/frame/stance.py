@@ -1,8 +1,8 @@
-"""Whether compiled functions compile: the stance, the kill switch, and calls by ``run``.
+"""Whether compiled functions compile: the stance, the setting ``config.disable``, and calls by ``run``.
 
 The stance is dynamo_lite's own (``dynamo_lite.set_stance``) or, while that is the default, torch's
-(``torch.compiler.set_stance``). Invariant: a call of a compiled function asks nothing of this module; where the stance
-or ``config.disable`` has a say in calls, the C entry is told once (``set_call_policy``).
+(``torch.compiler.set_stance``). Invariant: a call of a compiled function does not consult this module. When the stance
+or ``config.disable`` begins to affect calls, this module tells the C entry point once (``set_call_policy``).
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DELAYED = ("eager_then_compile", "aot_eager_then_compile")
 
 @dataclasses.dataclass(frozen=True)
 class Stance:
-    """What is to become of calls; `backend` is used in place of each function's own."""
+    """How calls of compiled functions are handled; `backend` replaces each function's own."""
 
     name: str = "default"
     backend: Any = None
@@ -36,33 +36,33 @@ _choose: Callable[..., Any] | None = None
 
 
 class _Thread(threading.local):
-    runs = 0  # how many calls by ``run`` this thread is in
+    runs = 0  # nesting depth of calls by ``run`` in this thread
 
 
 _thread = _Thread()
 
 
 def current() -> Stance:
-    """The stance that holds."""
+    """The stance in effect."""
     return _own if _own != _DEFAULT else _torchs
 
 
 def follow(name: str, backend: Any) -> None:
-    """torch's stance has changed."""
+    """Takes over a change of torch's stance."""
     global _torchs
     _torchs = Stance(name, backend)
     _apply()
 
 
 def choose_by(choose: Callable[..., Any]) -> None:
-    """`choose` gives the hook of a call, or None, where the stance depends on the call."""
+    """Registers the function that returns the hook of a call, or None, where the stance depends on the call."""
     global _choose
     _choose = choose
     _apply()
 
 
 def reason_for_plain() -> str | None:
-    """Why nothing runs compiled at present; None if that is not so."""
+    """Why all calls currently run in plain Python; None if they do not."""
     if config.disable:
         return "config.disable is set"
     return "the stance is force_eager" if current().name == "force_eager" else None
@@ -84,7 +84,7 @@ config.watch("disable", _apply)
 
 
 def may_compile() -> bool:
-    """Whether a frame that no entry fits may be compiled now, or runs in plain Python."""
+    """Whether a frame that fits no entry may be compiled now. Otherwise it runs in plain Python."""
     return _thread.runs == 0 and current().name != "eager_on_recompile"
 
 
@@ -97,12 +97,12 @@ def is_first_call(code: types.CodeType | None) -> bool:
 
 
 def reset() -> None:
-    """Each next call is a function's first."""
+    """Makes the next call of each function count as its first."""
     _called.clear()
 
 
 class Running:
-    """While this is entered, this thread compiles nothing: what fits no entry runs in plain Python."""
+    """A context in which this thread compiles nothing: frames that fit no entry run in plain Python."""
 
     def __enter__(self) -> None:
         _thread.runs += 1
@@ -120,20 +120,20 @@ class Running:
 
 
 class set_stance:
-    """What becomes of calls of compiled functions from now on, in a ``with`` block, or while a decorated function runs.
+    """Decides how calls of compiled functions are handled from now on, in a ``with`` block or in a decorated function.
 
     ``torch.compiler.set_stance`` does the same, for torch.compile too, but imports torch's compiler.
 
     Args:
-        stance: "default"; "force_eager": everything runs in plain Python; "eager_on_recompile": what has been compiled
+        stance: "default"; "force_eager": everything runs in plain Python; "eager_on_recompile": existing compiled code
             is used where it fits, nothing is compiled; "fail_on_recompile": having to compile is an error;
-            "eager_then_compile" and "aot_eager_then_compile": the first call of a function runs in plain Python, or by
-            that backend.
-        force_backend: a backend that stands for each function's own; with "default" only.
+            "eager_then_compile" and "aot_eager_then_compile": the first call of a function runs in plain Python, or
+            with the backend "aot_eager".
+        force_backend: a backend that replaces each function's own; with "default" only.
 
     Raises:
         ValueError: no stance has this name, or it can't be combined with a backend.
-        exc.InvalidBackend: when a function is called: no backend has this name.
+        exc.InvalidBackend: when a function is called, if no backend has this name.
     """
 
     def __init__(self, stance: str = "default", *, force_backend: Any = None) -> None:
@@ -152,7 +152,7 @@ class set_stance:
         _set(self._before)
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        _set(self._before)  # it holds while the function runs only
+        _set(self._before)  # the stance applies only while the decorated function runs
 
         @functools.wraps(fn)
         def with_stance(*args: Any, **kwargs: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Follows what the program does to torch's compiler as a whole: ``torch.compiler.set_stance`` and ``reset``.
+"""Follows the program's use of ``torch.compiler.set_stance`` and ``torch.compiler.reset``.
 
-Both act on ``torch._dynamo``, which a program imports at any time, by these very calls at the latest. So its import is
-noticed, and then its stance is followed and its ``reset`` resets dynamo_lite. Invariant: nothing here imports
-``torch._dynamo``, and whatever torch's functions do they do as before.
+Both act on ``torch._dynamo``, which a program may import at any time and which these calls import at the latest. This
+module intercepts the import. From then on, the stance is followed, and torch's ``reset`` resets dynamo_lite as well.
+Invariant: nothing here imports ``torch._dynamo``, and torch's functions behave as before.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def follow(reset: Callable[[], None]) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds ``torch._dynamo`` as Python does, with a loader that says when it has been imported."""
+    """Finds ``torch._dynamo`` as Python does, with a loader that notifies this module after the import."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
@@ -82,7 +82,7 @@ def _followed(setter: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Planted(str):
-    """An entry of the set in which ``torch._dynamo`` notes what it has warned of, and which its ``reset`` clears."""
+    """An entry of the set in which ``torch._dynamo`` records its warnings, and which torch's ``reset`` clears."""
 
     __slots__ = ("__weakref__",)
 
