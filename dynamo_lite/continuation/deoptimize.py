@@ -1,13 +1,13 @@
-"""When a compiled graph raises: the frame runs again from its start, in plain Python.
+"""Deoptimization: when a compiled graph raises, the frame runs again from its start, in plain Python.
 
-An operation may fail although it passed on tensors without data. The program has to see the exception where its own
-line raises it, with the effects of the lines before it and not of those after, in reach of its handlers. Nothing has
-been changed when the graph, which is called first, has raised; so torch's state and random numbers are put back and
-the original code runs.
+An operation may fail although it passed on fake tensors. The program has to see the exception raised by its own line,
+within reach of its handlers, with the effects of the lines before it and not of those after. The graph is called before
+any side effect is replayed. So when it raises, torch's state and random numbers are restored and the original code
+runs.
 
-Invariant: what runs again had no effect yet: inputs that the graph has changed are put back, or else the exception goes
-on as it is, with the user's lines of the operation where that is known. What autograd knows of a tensor that it saw
-written can't be put back, but torch counts the writes to it. An exception by which torch itself ends a computation
+Invariant: code that runs again has had no effect yet. Inputs that the graph has changed are restored; otherwise the
+exception propagates as it is, with the user's lines of the operation where these are known. Autograd's records of a
+write to a tensor can't be restored, but torch counts such writes. An exception by which torch itself ends a computation
 early is no failure: it passes through the frame, which has left torch's modes.
 """
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..bytecode.emit import Emitter
 from ..runtime import autocast
 from .node_lines import NodeLines, give_lines
 
-# Raised by a hook of torch's on what autograd saves, once a checkpoint has all that its backward pass needs.
+# Raised by torch's saved-tensor hook once a checkpoint has recomputed everything that its backward pass needs.
 _ENDS_A_COMPUTATION = (torch.utils.checkpoint._StopRecomputationError,)
 
 _ERROR = ".error"
@@ -42,8 +42,8 @@ _STATE = frozenset({autocast.enter, autocast.leave})
 
 
 def may_raise(graph: torch.fx.Graph) -> bool:
-    """Whether an operation of the graph may raise on some data: those that ``raising`` names, numbers, the user's
-    functions."""
+    """Whether an operation of the graph may raise on some data: the operations that ``raising`` names, conversions to
+    numbers, and the user's functions."""
     return any(node.op.startswith("call_") and _is_demanding(node) for node in graph.nodes)
 
 
@@ -56,7 +56,7 @@ def _is_demanding(node: torch.fx.Node) -> bool:
 
 
 def is_of_torch(target: Any) -> bool:
-    """Whether a function is torch's or Python's own."""
+    """Whether a function belongs to torch or to Python itself."""
     module = getattr(target, "__module__", None) or ""
     return module in ("_operator", "builtins") or module.split(".")[0] == "torch"
 
@@ -68,12 +68,13 @@ class Deoptimizer:
         emit: the guarded code under construction; its operand stack is empty at the call.
         code: the code of the frame.
         arguments: the frame's parameters, in order.
-        restore: brings back torch's state at the frame's entry.
+        restore: restores torch's state to that at the frame's entry.
         random: whether the graph draws torch's random numbers.
-        casts: whether it enters autocast contexts, or leaves them.
-        changed: places among the inputs of what the graph may have changed by the time it raises, and is put back.
-        counted: places of what is not put back; the frame runs again only if torch has counted no write to it.
-        generators: of Python's random numbers that it draws, and of NumPy's.
+        casts: whether it enters or leaves autocast contexts.
+        changed: indices of the inputs that the graph may have changed by the time it raises, and that are restored.
+        counted: indices of inputs that can't be restored; the frame runs again only if torch has counted no write to
+            them.
+        generators: the generators of Python's and NumPy's random numbers that it uses.
         graph: the graph, whose nodes know the user's lines.
         again: whether the frame may run again at all.
     """
@@ -96,7 +97,7 @@ class Deoptimizer:
         self.label: Label = emit.label()
 
     def begin(self, inputs: str) -> None:
-        """Emits what has to be known before the call, whose inputs are in the local `inputs`."""
+        """Emits the code that saves state before the call; the graph's inputs are in the local `inputs`."""
         for function, places, name in ((copies, self.changed, _SAVED), (versions, self.counted, _VERSIONS)):
             if places:
                 self.emit.load_function(function)
@@ -123,7 +124,7 @@ class Deoptimizer:
         emit.store_fast(_ERROR)
         emit.pop_except()
         place = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
-        goes_on = self.counted or not self.again  # the exception, instead of another run
+        goes_on = self.counted or not self.again  # the exception propagates instead of another run
         lines = NodeLines(self.graph) if self.graph is not None and goes_on else None
         emit.load_function(functools.partial(_prepare, place, self.restore, lines, self.again))
         emit.load_fast(_ERROR)
@@ -160,8 +161,8 @@ def _prepare(
     place: str, restore: Callable[[], None], lines: NodeLines | None, again: bool, error: BaseException,
     counted: Any, saved: Any, random: Any, depth: Any,
 ) -> BaseException | None:
-    """What comes before the plain run, or the exception that goes on instead. Held by guarded code, so it holds neither
-    the frame's code nor the emitter nor the graph, whose nodes have fake tensors."""
+    """Prepares the plain run; returns the exception that propagates instead, if any. Guarded code refers to this call,
+    so it must not hold the frame's code, the emitter, or the graph, whose nodes have fake tensors."""
     if not isinstance(error, Exception) or isinstance(error, exc.DynamoLiteError):
         return error
     restore()
@@ -186,7 +187,7 @@ def _prepare(
 
 
 def _plain_copy(code: types.CodeType, n: int) -> types.CodeType:
-    """The code with `n` positional parameters, never looked up by a hook, nor what it calls."""
+    """The code with `n` positional parameters. No hook intercepts it or its callees."""
     copy = code.replace(
         co_argcount=n, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=code.co_flags & ~0x0C
     )
@@ -195,7 +196,7 @@ def _plain_copy(code: types.CodeType, n: int) -> types.CodeType:
 
 
 def versions(inputs: Sequence[Any], places: Sequence[int]) -> list[tuple[torch.Tensor, int | None]]:
-    """Tensors with how often each has been written to; None where torch doesn't count."""
+    """Tensors with their version counters, the number of writes to each; None where torch doesn't count."""
     return [(inputs[place], None if inputs[place].is_inference() else inputs[place]._version) for place in places]
 
 
@@ -207,7 +208,7 @@ Saved = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 def copies(inputs: Sequence[Any], places: Sequence[int]) -> Saved:
-    """Tensors with copies of their elements; of an expanded one, that torch would not write to, each element once."""
+    """Tensors with copies of their elements. Of an expanded tensor, which torch can't write to, each element once."""
     with torch.no_grad():
         tensors = [_each_element_once(inputs[place]) for place in places]
         return [(tensor, tensor.clone()) for tensor in tensors]
@@ -222,8 +223,8 @@ def _each_element_once(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def put_back(saved: Saved) -> None:
-    """Gives tensors their elements back. One that has them is not written to: torch would count that, and what autograd
-    has saved of it before would be of no more use."""
+    """Restores the elements of tensors. An unchanged tensor is not written to: torch would count the write, and
+    invalidate what autograd has saved of the tensor."""
     with torch.no_grad():
         for tensor, value in saved:
             if not _is_unchanged(tensor, value):
@@ -231,10 +232,10 @@ def put_back(saved: Saved) -> None:
 
 
 def _is_unchanged(tensor: torch.Tensor, value: torch.Tensor) -> bool:
-    """Whether a tensor has the bits of its copy; False where they can't be compared as they lie."""
+    """Whether a tensor has the same bits as its copy; False where these can't be compared."""
     if tensor.layout is not torch.strided or tensor.is_complex() or tensor.is_quantized or tensor.is_neg():
         return False
-    # A copy has strides of its own: a tensor of one element may have any stride and counts as contiguous.
+    # The copy has its own strides, as a tensor of one element may have any stride and still counts as contiguous.
     packed = (t.clone(memory_format=torch.contiguous_format).reshape(t.numel()) for t in (tensor, value))
     bits, before = (t.view(torch.uint8) for t in packed)
     return torch.equal(bits, before)
@@ -244,7 +245,7 @@ _State = list[tuple[Callable[[Any], Any], Any]]
 
 
 def random_state(of_torch: bool = True, generators: Iterable[Any] = ()) -> _State:
-    """Where random number generators stand, those of torch and Python's: how to set each, and to what."""
+    """The states of torch's and Python's random number generators: pairs of a setter and its argument."""
     state: _State = [
         (g.setstate, g.getstate()) if isinstance(g, Random) else (g.set_state, g.get_state())  # NumPy's
         for g in generators
@@ -257,6 +258,6 @@ def random_state(of_torch: bool = True, generators: Iterable[Any] = ()) -> _Stat
 
 
 def set_random_state(state: _State) -> None:
-    """Brings back what :func:`random_state` gave."""
+    """Restores the states that :func:`random_state` returned."""
     for set_to, value in state:
         set_to(value)

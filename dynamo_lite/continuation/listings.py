@@ -1,6 +1,6 @@
-"""Texts for logs: bytecode before and after, the nodes of a graph.
+"""Texts for logs: the bytecode before and after a compile, and the nodes of a graph.
 
-Invariant: made for readers; nothing here decides anything.
+Invariant: the texts are for readers only; no decision depends on them.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .origins import resume_label
 
 
 def side_by_side(before: types.CodeType, after: types.CodeType, whole: bool) -> str:
-    """The instructions of two code objects in two columns; `whole`: with their operands in full."""
+    """The instructions of two code objects in two columns; `whole`: with untruncated operands."""
     left, right = ([f"{i.offset:5} {i.opname:24} {_arg_text(i, 400 if whole else 40)}" for i in decode(c).instructions]
                    for c in (before, after))
     width = max(70, *map(len, left)) if whole else 70
@@ -35,7 +35,7 @@ def _arg_text(instruction: Any, most: int) -> str:
 
 
 def layouts(graph: torch.fx.GraphModule) -> str:
-    """For each node its result's dtype, sizes, strides, and whether it does more than compute."""
+    """Each node's result: its dtype, sizes and strides, and whether the node has side effects."""
     lines = []
     for node in graph.graph.nodes:
         value = node.meta.get("example_value")

@@ -1,6 +1,6 @@
-"""The user's lines that graph nodes were made for, and tracebacks with these.
+"""The user's source lines of graph nodes, and tracebacks that show them.
 
-Invariant: they are read from the text that a node carries, so they outlive the trace and hold nothing of the program.
+Invariant: the lines are read from the text that a node carries, so they outlive the trace and hold no objects.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLACE = re.compile(r'^  File "(.*)", line (\d+), in (.*)$', re.MULTILINE)
 
 
 class NodeLines:
-    """What guarded code keeps of a graph to find the lines of an operation that has raised: no module, no node, no
+    """The data that guarded code keeps to find the lines of an operation that has raised. It holds no module, node or
     tensor.
 
     Args:
@@ -38,13 +38,13 @@ class NodeLines:
         self._by_line = {line + module._prologue_start: nodes[place].stack_trace
                          for line, place in places.items() if place is not None}
         raising = [node.stack_trace for node in nodes if node.meta.get("raises")]
-        # A backend's code: there is no choice where one operation may raise.
+        # In a backend's code the operation is known only if a single one can raise.
         self._raising = raising[0] if len(raising) == 1 else None
 
     def origin(
         self, entry: types.TracebackType | None
     ) -> tuple[list[traceback.FrameSummary], types.TracebackType | None]:
-        """Where the program was at the operation that has raised, and what comes behind it in the traceback; without a
+        """The user's stack at the operation that has raised, and the part of the traceback below it, without a
         backend's own functions."""
         code = self._code()
         rest = entry
@@ -58,23 +58,23 @@ class NodeLines:
 
 
 def stack_of(node: fx.Node) -> list[traceback.FrameSummary]:
-    """Where the program was, outermost call first, without functions of ours that stand in for others."""
+    """The user's stack at a node, outermost call first, without dynamo_lite's functions that replace others."""
     return stack_in(node.stack_trace)
 
 
 def stack_in(text: str | None) -> list[traceback.FrameSummary]:
-    """:func:`stack_of` of a node with this text."""
+    """As :func:`stack_of`, for a node's text."""
     found = [(file, int(line), name) for file, line, name in _PLACE.findall(text or "")]
     return [traceback.FrameSummary(file, line, name, lookup_line=False) for i, (file, line, name) in enumerate(found)
             if not i or not file.startswith(_OWN_FOLDER)]
 
 
 def give_lines(error: BaseException, lines: NodeLines | None) -> None:
-    """Gives an exception that a graph has raised the user's lines, if it is known which node has raised it.
+    """Adds the user's lines to an exception that a graph has raised, if it is known which node raised it.
 
     Args:
         error: its traceback begins at the code that called the graph.
-        lines: of the graph.
+        lines: the lines of the graph.
     """
     caller = error.__traceback__
     if lines is None or caller is None:
@@ -87,7 +87,7 @@ def give_lines(error: BaseException, lines: NodeLines | None) -> None:
 
 
 def _frame_at(place: traceback.FrameSummary) -> types.FrameType:
-    """A frame of a function with that name in that file, for tracebacks to show."""
+    """A frame of a function with the name and file of `place`, to be shown in a traceback."""
     code = _this_frame.__code__.replace(
         co_filename=place.filename, co_name=place.name, co_qualname=place.name, co_firstlineno=place.lineno or 1)
     return types.FunctionType(code, {"_getframe": sys._getframe})()

@@ -21,11 +21,11 @@ class ResumeInfo:
     """
 
     original_ref: weakref.ref[CodeType]
-    # where it resumes: index of an instruction of `original`
+    # the index of the instruction of `original` at which it resumes
     index: int
-    # the stack that the prologue pushes, bottom first; VALUE, PREV_EXC and SAVED slots have a parameter each
+    # the stack that the prologue pushes, bottom first; each VALUE, PREV_EXC and SAVED slot has a parameter
     stack: Stack
-    # fast locals that come as parameters (first in the signature, in the original's order); others start unbound
+    # locals passed as parameters (first in the signature, in the original's order); other locals start unbound
     carried: tuple[str, ...]
     # those of `carried` for which UNBOUND may be passed
     uncertain: frozenset[str]
@@ -35,7 +35,7 @@ class ResumeInfo:
     parameters: tuple[str, ...]
     # instruction index in the resume code -> index in `original`; -1 in the prologue
     origins: tuple[int, ...]
-    # parameters that hold numbers which differ from call to call, as far as is known (``note_numbers``)
+    # parameters that are known to hold numbers which differ from call to call (``note_numbers``)
     numbers: set[str] = field(default_factory=set)
 
     @property

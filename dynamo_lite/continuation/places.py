@@ -16,7 +16,7 @@ from dynamo_lite.continuation.origins import ResumeInfo, origin
 
 
 class BreakSite(NamedTuple):
-    """A place to leave a frame at: before the first of the instructions that run as a unit.
+    """A place to leave a frame: before the first of the instructions that run as a unit.
 
     Attributes:
         code: the user's code.

@@ -3,30 +3,30 @@
 At a break before instruction k of code C, the guarded code holds C's live locals and, on its operand stack, exactly
 what C would have there. ``emit_break`` appends instruction k itself and, for each way out of it (the next instruction,
 the target of a jump, the handler that covers it), code that takes the stack apart and returns
-``Continuation(resume function, locals.., stack..)``. The caller of the guarded code runs the continuation; so loops
-that break go round with a flat C stack.
+``Continuation(resume function, locals.., stack..)``. The caller of the guarded code runs the continuation, so a loop
+with a break in its body does not nest C frames.
 
-A *resume function* is C again: its instructions (those still reachable), its exception table, its name and lines; only
-its parameters differ, and a prologue that rebuilds the stack and jumps to where C stood. There is no block stack in
-Python 3.11 and later, so a resume point inside loops, ``with`` and ``try`` is nothing special. What is:
+A *resume function* has the same code as C: its reachable instructions, its exception table, its name and lines. Only
+its parameters differ, and a prologue that rebuilds the stack and jumps to the instruction. Python 3.11 and later have
+no block stack, so a resume point inside loops, ``with`` and ``try`` needs no special handling. These do:
 
 * Cells. The cells and free variables of C are free variables of the resume code. The guarded code passes the cell
   objects themselves as its closure, so inner functions made before the break share them.
-* NULL on the stack is dropped and pushed anew; its place is part of the resume code, not an argument.
+* NULL on the stack is dropped and pushed anew; its slot is part of the resume code, not an argument.
 * Handlers. A PREV_EXC slot (see ``bytecode.stack``) means that an exception is being handled. Its argument is that
   exception: the guarded code fetches it and restores the caller's exception state before it returns; the prologue makes
-  it current again at the same height of the stack. Hence bare ``raise``, ``__context__`` and ``sys.exc_info()`` go on
-  as they were, and nothing leaks into the caller.
+  it current again at the same depth of the stack. Hence bare ``raise``, ``__context__`` and ``sys.exc_info()`` behave
+  as before, and nothing leaks into the caller.
 * An exception raised by instruction k inside a ``try`` is caught in the guarded code and handed to a resume function
-  that starts at the handler. One that nothing covers leaves the guarded code, whose name and lines are C's.
-* ``super()`` reads the first argument from the frame's first slot, so that is where it stays.
+  that starts at the handler. An exception without a handler leaves the guarded code, which has C's name and lines.
+* ``super()`` reads the first argument from the frame's first slot, so that argument stays in this slot.
 
-Two things are not as in plain Python. A variable of C's own that inner functions share is free in the resume code, so
-reading it while it is unbound raises NameError itself, not UnboundLocalError. And an asynchronous exception (Ctrl-C)
-that arrives while a continuation is being made is not seen by handlers of C.
+Two behaviors differ from plain Python. A variable of C that inner functions share is a free variable in the resume
+code, so reading it while it is unbound raises NameError itself, not UnboundLocalError. And an asynchronous exception
+(Ctrl-C) that arrives while a continuation is being made is not seen by handlers of C.
 
 Invariant: resume code is always made from the original code object. A break in a resume function maps back to C first;
-therefore a loop comes back to the same resume code (and what was compiled for it) however often it breaks.
+therefore a loop reuses the same resume code (and its compiled code) however often it breaks.
 """
 
 from __future__ import annotations
@@ -51,24 +51,25 @@ from dynamo_lite.continuation.unbound import UNBOUND, peek_local
 __all__ = ["StackKind", "UNBOUND", "emit_break", "note_numbers", "resume_code"]
 
 _VARIADIC = 0x04 | 0x08
-# Slots of the stack that come as parameters.
+# Kinds of stack slots that are passed as parameters.
 _PARAMETERS = (VALUE, PREV_EXC, SAVED)
 
 
 _Key = tuple[int, Stack, tuple[str, ...], frozenset[str], frozenset[str]]
-# Weak values: resume code lives as long as guarded code that refers to it, so that a reset frees it.
+# Weak values: resume code lives only as long as guarded code that refers to it, so that a reset frees it.
 _made: CodeMap[dict[_Key, weakref.ref[CodeType]]] = CodeMap()
 
 
 def note_numbers(
     code: CodeType, names: Collection[str], slots: Collection[int], result_of: BreakSite | None = None
 ) -> None:
-    """Remembers parameters of resume code that come out of tensors as numbers, so that none is taken for a constant.
+    """Records parameters of resume code that are numbers extracted from tensors, so that none is treated as a constant.
 
     Args:
         names: locals.
-        slots: places on the stack, as far as the resume code has them.
-        result_of: where an instruction of the original gives a number, too; it counts if the code goes on behind it.
+        slots: stack slots; those that the resume code does not have are ignored.
+        result_of: a place at which an instruction of the original also produces such a number; it counts if the resume
+            code starts right behind that instruction.
     """
     info = is_resume_code(code)
     if info is None:
@@ -78,8 +79,8 @@ def note_numbers(
     info.numbers.update({*names, *map(_stack_name, places)}.intersection(info.parameters))
 
 
-# A tail of so many moves up to the end (a return, or the RERAISE after a handler's cleanup) is not worth a frame of its
-# own.
+# A tail of at most this many moves up to the end (a return, or the RERAISE after a handler's cleanup) is inlined, since
+# it does not justify a frame of its own.
 _TAIL_LENGTH = 8
 
 
@@ -97,7 +98,7 @@ def emit_break(
     parameters: Collection[str] = (),
     foreign: Collection[int] = (),
 ) -> list[CodeType]:
-    """Append to `e` a break at `site`, to the end: every path returns or raises.
+    """Appends to `e` a break at `site` that ends the code: every path returns or raises.
 
     On entry the operand stack of the code being built holds `stack` and nothing else, and the exception state is the
     one that its PREV_EXC slots say (for each, the exception was pushed with ``push_exc_info`` and popped again).
@@ -105,18 +106,18 @@ def emit_break(
     cells and free variables of the user's code are cells or free variables of the code being built.
 
     `stack` gives the kinds as the caller pushed them; usually ``Analysis.stacks`` knows them. `uncertain` are locals
-    of `bound` which may have no value; only code that nobody has evaluated needs them. `keep` are locals and cells to
-    carry over though nothing reads them any more, since the end of their values' lives is felt; `keep_dead` carries all
-    of `bound` over, not just what is live. `inline_tail` lets a break right before the end of the function return
-    without a resume function, and what only throws values away run with instruction k. `parameters` are parameters that
-    the code being built has beyond those of the user's; they and locals that are not the user's are unbound before
-    instruction k. `foreign` are places on the stack of iterators that no trace can follow: a loop over one goes to its
-    next turn in the code being built, if that comes straight after instruction k. `continuation` is the type to return,
-    called with the resume function and its arguments.
+    of `bound` which may have no value; only code that was not traced needs them. `keep` are locals and cells to pass on
+    although nothing reads them any more, since the program could observe the finalization of their values; `keep_dead`
+    passes on all of `bound`, not just the live locals. `inline_tail` lets a break right before the end of the function
+    return without a resume function, and runs instructions that only discard values along with instruction k.
+    `parameters` are parameters of the code being built that the user's code does not have; they and locals that are not
+    the user's are unbound before instruction k. `foreign` are stack slots of iterators that no trace can follow: a loop
+    over one starts its next iteration in the code being built, if that follows directly after instruction k.
+    `continuation` is the type to return, called with the resume function and its arguments.
 
-    Gives the resume code objects that the break may go on in.
+    Returns the resume code objects in which the break may continue.
     """
-    # They must neither be seen by instruction k nor keep alive what the program lets go of; but for what super() reads.
+    # Instruction k must not see these locals, nor may they keep objects alive. super() reads the exempted one.
     for name in sorted(e.local_names().union(parameters).difference(site.analysis.names, {_FIRST_ARGUMENT})):
         e.unbind_fast(name)
     emission = _Break(e, site, tuple(stack), continuation, keep_dead, frozenset(keep), inline_tail, foreign)
@@ -149,7 +150,7 @@ class _Break:
         self.keep = keep
         self.inline_tail = inline_tail
         self.foreign = foreign
-        self.loops: set[int] = set()  # that go on natively
+        self.loops: set[int] = set()  # indices of the loop heads that have been emitted here
         self.resumes: list[CodeType] = []
 
     def emit(self, bound: frozenset[str], uncertain: frozenset[str]) -> list[CodeType]:
@@ -161,7 +162,7 @@ class _Break:
     def _emit_unit(
         self, unit: Sequence[Instruction], before: Stack, bound: frozenset[str], uncertain: frozenset[str]
     ) -> None:
-        """Instructions that run natively as one, and every way out of them."""
+        """Emits instructions that run natively as a unit, and every way out of them."""
         e, last = self.e, unit[-1]
         e.set_line(last.positions)
         jump_label = e.label() if last.target is not None else None
@@ -204,7 +205,7 @@ class _Break:
             self._emit_exit(handler.target, at_handler(handler, before), bound, uncertain)
 
     def _saved(self, name: str, bound: frozenset[str], uncertain: frozenset[str]) -> StackKind:
-        """The kind of what an inlined comprehension puts on the stack: what a slot has held."""
+        """The kind of the stack slot in which an inlined comprehension saves a local's earlier value."""
         if name in uncertain:
             return SAVED
         return VALUE if name in bound or name not in self.analysis.locals else NULL
@@ -248,8 +249,8 @@ class _Break:
                 e.call(1)
             else:
                 e.load_fast(name)
-        # A traceback may hold this frame, which is over: with that exception among its locals it would hold itself, and
-        # all of its callers' locals, until the garbage collector comes. In a handler any local may be the exception.
+        # A traceback may hold this finished frame. If that exception were among its locals, they would form a reference
+        # cycle, which would keep all callers' locals alive until garbage collection. In a handler, any local may be it.
         for name in parameters:
             if name != _FIRST_ARGUMENT and (PREV_EXC in stack or name not in carried):
                 e.unbind_fast(name)
@@ -259,7 +260,7 @@ class _Break:
     def _emit_discards(
         self, index: int, stack: Stack, bound: frozenset[str], uncertain: frozenset[str]
     ) -> tuple[int, Stack, frozenset[str], frozenset[str]]:
-        """Runs what only throws values away natively: a result that nobody wants, a local whose end is felt."""
+        """Runs instructions natively that only discard values: an unused result, a local whose finalization shows."""
         while True:
             instruction = self.instructions[index]
             if instruction.roles & roles.WRITES_LOCAL and instruction.argval in self.keep:
@@ -270,7 +271,7 @@ class _Break:
             index, stack = index + 1, after(instruction, stack)
 
     def _loop_at(self, index: int) -> Instruction | None:
-        """The head of a ``for`` loop, if nothing but jumps comes before it."""
+        """The head of a ``for`` loop, if only jumps come before it."""
         seen: set[int] = set()
         while index not in seen:
             seen.add(index)
@@ -284,14 +285,14 @@ class _Break:
         return None
 
     def _spill_stack(self, stack: Stack) -> None:
-        """From the stack into locals named as the resume function's parameters, top first."""
+        """Moves the stack into locals named like the resume function's parameters, top first."""
         e = self.e
         for slot in range(len(stack) - 1, -1, -1):
             kind = stack[slot]
             if kind in (VALUE, SAVED):
                 e.store_fast(_stack_name(slot))
             elif kind is NULL:
-                e.store_fast("___null")  # storing NULL leaves the local unbound: the one way to drop it
+                e.store_fast("___null")  # storing NULL leaves the local unbound: the only way to drop it
             elif kind is LASTI:
                 e.pop()
             else:
@@ -327,7 +328,7 @@ class _Break:
 def _bound_by(
     store: Instruction, stack: Stack, bound: frozenset[str], uncertain: frozenset[str]
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Locals that have a value after a store, and those that perhaps have none."""
+    """The locals that are bound after a store, and those that may be unbound."""
     name = {store.argval}
     if stack[-1] is NULL:
         return bound - name, uncertain - name
@@ -335,8 +336,8 @@ def _bound_by(
 
 
 def emit_instructions(e: Emitter, unit: Sequence[Instruction], jump_label: Label | None) -> None:
-    """The instructions as they are, but a method is always loaded as NULL and a bound method, and an iterator has
-    nothing beside it on the stack that can't be moved."""
+    """Emits the instructions as they are, except that a method is always loaded as NULL and a bound method, and that an
+    iterator has no second stack slot, since that could not be moved."""
     for instruction in unit:
         if instruction.roles & roles.LOADS_METHOD:
             e.load_attr(instruction.argval)
@@ -364,10 +365,10 @@ def resume_code(
     uncertain: frozenset[str] = frozenset(),
     kept_cells: frozenset[str] = frozenset(),
 ) -> CodeType:
-    """The code object that goes on at instruction `index` of the code of `site` with that stack and those locals.
+    """The code object that continues at instruction `index` of the code of `site` with this stack and these locals.
 
     Parameters, all positional: `carried`, then the VALUE, PREV_EXC and SAVED slots of the stack from the bottom. Where
-    ``super()`` needs the first argument and that is a cell, its value comes before all of them.
+    ``super()`` needs the first argument and that is a cell, its value precedes all of them.
     """
     key = (index, stack, tuple(carried), uncertain, kept_cells)
     made = _made.get(site.code)
@@ -398,7 +399,7 @@ def _make_resume_code(
     parameters: list[str] = []
     needed: set[str] = set(kept_cells)
     if "__class__" in original.co_freevars and original.co_argcount > 0:
-        # super() finds both in the frame, no instruction names them
+        # super() finds both in the frame; no instruction names them
         needed.add("__class__")
         if original.co_varnames[0] in original.co_cellvars:
             needed.add(original.co_varnames[0])
@@ -466,7 +467,7 @@ def _handler_ref(handler: Handler | None, labels: dict[int, Label]) -> HandlerRe
 
 
 def _emit_prologue(e: Emitter, stack: Stack, carried: Sequence[str], uncertain: frozenset[str], lasti: int) -> None:
-    """Unbind what has no value, then rebuild the stack; no parameter of ours is left for ``locals()`` to show."""
+    """Unbinds locals without a value, then rebuilds the stack. Leaves no internal parameter visible to ``locals()``."""
     for name in carried:
         if name in uncertain:
             e.unbind_if(name, UNBOUND)
@@ -474,7 +475,7 @@ def _emit_prologue(e: Emitter, stack: Stack, carried: Sequence[str], uncertain: 
         if kind is NULL:
             e.push_null()
         elif kind is LASTI:
-            # RERAISE sets the frame's last instruction from it, which by then shows nowhere; it must lie in the code.
+            # RERAISE sets the frame's last instruction from it. No one reads that any more, but it must be in the code.
             e.load_const(lasti)
         elif kind is SAVED:
             e.unbind_if(_stack_name(slot), UNBOUND)

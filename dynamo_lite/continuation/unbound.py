@@ -23,5 +23,5 @@ UNBOUND = _Unbound.UNBOUND
 
 
 def peek_local(name: str) -> Any:
-    """The caller's local, or UNBOUND."""
+    """The caller's local of this name, or UNBOUND."""
     return sys._getframe(1).f_locals.get(name, UNBOUND)
