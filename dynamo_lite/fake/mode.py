@@ -1,11 +1,11 @@
 """The fake tensor mode of traces: metadata without storage, and without an import of ``torch._dynamo``.
 
-``torch._subclasses.FakeTensorMode`` is the library that knows every operator's output metadata. In current torch its
-constructor, its (wrapped) dispatch entry and one line of its dispatcher import ``torch._dynamo`` for a handful of
-configuration values, which costs more than a second per process. :class:`TraceFakeMode` supplies those values itself.
+``torch._subclasses.FakeTensorMode`` is the library that computes every operator's output metadata. In current torch,
+its constructor, its (wrapped) dispatch entry and one line of its dispatcher import ``torch._dynamo`` for a handful of
+configuration values, which costs more than a second per process. :class:`TraceFakeMode` supplies these values itself.
 
-Invariant: using this mode never imports ``torch._dynamo`` or ``torch._inductor``, and never leaves a trace in torch's
-namespace that could be taken for them.
+Invariant: using this mode never imports ``torch._dynamo`` or ``torch._inductor``, and leaves nothing in torch's
+namespace that could be taken for these modules.
 """
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ Layout = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 def have_elements(operands: Any) -> bool:
-    """Whether no tensor among the operands is without elements; a guard of sizes that are symbols."""
+    """Whether every tensor among the operands has elements; adds a guard if a size is symbolic."""
     return all(n > 0 for x in pytree.tree_leaves(operands) if isinstance(x, torch.Tensor) for n in x.shape)
 
 
-# How C++ asks for sizes as numbers.
+# Operators by which C++ code asks for sizes as numbers.
 _ASKS_FOR_NUMBERS = frozenset({torch.ops.aten.size.default, torch.ops.aten.numel.default})
 
 
-# What c10/core/SymIntArrayRef.h says where it does not ask, but refuses symbols.
+# Error text of c10/core/SymIntArrayRef.h for code that can't take symbolic sizes and has not asked for numbers.
 _NO_SYMBOLS = "SymIntArrayRef expected to contain only concrete integers"
 
 
 class _Converter(FakeTensorConverter):
-    """Converts the tensors that a traced program makes from data (``torch.tensor(3)``); keeps their values as
+    """Converts tensors that a traced program makes from data (``torch.tensor(3)``), and keeps their values as
     constants."""
 
     def from_real_tensor(  # type: ignore[override]
@@ -76,10 +76,10 @@ class _Converter(FakeTensorConverter):
 
 
 class TraceFakeMode(FakeTensorMode):
-    """A FakeTensorMode, whose tensors may have symbolic sizes if an environment is given.
+    """A FakeTensorMode whose tensors may have symbolic sizes if an environment is given.
 
     Args:
-        env: what knows the symbols; None: all sizes are numbers.
+        env: the environment of the symbols; None: all sizes are numbers.
     """
 
     def __init__(self, env: Environment | None = None) -> None:
@@ -93,7 +93,7 @@ class TraceFakeMode(FakeTensorMode):
         self.allow_scalar_outputs = False
         self._allow_unsafe_data_ptr_access = False
         self.allow_meta = True
-        self.cache_enabled = env is None  # torch's cache, whose keys are sympy's expressions
+        self.cache_enabled = env is None  # torch's own cache, whose keys are expressions of sympy
         self.cache_crosscheck_enabled = False
         self.allow_non_fake_inputs = False
         self.in_kernel_invocation = False
@@ -105,29 +105,29 @@ class TraceFakeMode(FakeTensorMode):
         self.nt_tensor_id_initial_count = 0
         self.nt_tensor_id_counter = 0
 
-        self._inside_rule = False  # what a metadata rule calls is not what the program has called
-        # Set when an operator that changes memory or draws random numbers is dispatched; whoever asks clears it first.
+        self._inside_rule = False  # operators called by a metadata rule are not the program's calls
+        # Set when an operator that changes memory or draws random numbers is dispatched. Readers clear it beforehand.
         self.effects_seen = False
-        # The storages that they write to, by address; whoever asks clears it first.
+        # The storages that such operators write to, by address. Readers clear it beforehand.
         self.written: set[int] = set()
-        # Set when an operator is dispatched that may raise because of elements.
+        # Set when an operator is dispatched that may raise because of its operands' elements.
         self.raises_seen = False
-        # The same as the first, for random numbers alone.
+        # Like `effects_seen`, for random numbers only.
         self.random_seen = False
         self.casts: tuple[torch._C.DispatchKey, ...] = ()  # see ``fake.casting``
         self.known = KnownValues()
-        # The sizes that the operation being run defines, see ``fake.running_sizes``; None: it may define none.
+        # The sizes that the current operation defines, see ``fake.running_sizes``; None: it may not define any.
         self.defined: list[Any] | None = None
         self.calls: dict[Any, cache.Results] = {}  # see ``fake.calls``
         self._inputs: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self._storages: dict[tuple[int, torch.dtype], FakeTensor] = {}
-        self._static: TraceFakeMode | None = None  # runs operators without symbols
-        self._python_dispatchers: list[Any] = []  # of the entries of this mode, see __enter__
+        self._static: TraceFakeMode | None = None  # a mode that runs operators without symbols
+        self._python_dispatchers: list[Any] = []  # one for each entry of this mode, see __enter__
 
     @contextlib.contextmanager
     def called_again(self) -> Iterator[None]:
-        """A call that asks for symbolic sizes as numbers raises NumbersAsked, as it can be made again with
-        decompositions in Python: not if it has had effects by then.
+        """Inside the context, a call that asks for symbolic sizes as numbers raises NumbersAsked if it can be repeated
+        with Python decompositions, which requires that it has had no effects so far.
         """
         env = self.env
         if env is None or env.decomposes_in_python is not None:
@@ -141,7 +141,7 @@ class TraceFakeMode(FakeTensorMode):
 
     @contextlib.contextmanager
     def decompositions_in_cpp(self) -> Iterator[None]:
-        """Inside, no decomposition in Python takes the place of one in C++."""
+        """Inside the context, C++ decompositions are not replaced by Python decompositions."""
         env = self.symbols()
         before, env.decomposes_in_python = env.decomposes_in_python, False
         try:
@@ -150,9 +150,9 @@ class TraceFakeMode(FakeTensorMode):
             env.decomposes_in_python = before
 
     def decomposes_in_python(self, operands: Any, func: Any = None) -> bool:
-        """Whether torch's decompositions in Python compute with these operands: where this trace has met a function
-        that asks for sizes as numbers, and for ``matmul`` where it does. They leave out what eager checks of tensors
-        without elements."""
+        """Whether torch's Python decompositions are used for these operands: if this trace has met a function that asks
+        for sizes as numbers, and for ``matmul`` in torch versions where it does. Not for tensors without elements,
+        since the Python decompositions omit eager's checks of these."""
         env = self.env
         if env is None:
             return False
@@ -160,8 +160,9 @@ class TraceFakeMode(FakeTensorMode):
         return bool(asks or env.decomposes_in_python) and have_elements(operands)
 
     def taken_apart(self, run: Callable[[bool], Any], operands: Any) -> Any:
-        """What a composite operation gives as C++ takes it apart or, where that asks for symbolic sizes as numbers, as
-        Python does: `run` is told whether it is Python. That leaves out what eager checks of tensors without elements.
+        """The result of a composite operation from its C++ decomposition or, if that asks for symbolic sizes as
+        numbers, from its Python decomposition, which omits eager's checks of tensors without elements. `run` is told
+        whether to use Python.
         """
         before, self.effects_seen = self.effects_seen, False
         try:
@@ -174,7 +175,7 @@ class TraceFakeMode(FakeTensorMode):
             self.effects_seen |= before
 
     def asks_for_numbers(self, error: Exception) -> bool:
-        """Whether a call has ended since C++ takes no symbols in a list of sizes, and can be made again as in
+        """Whether a call has failed because C++ code takes no symbols in a list of sizes, and can be repeated as in
         :meth:`called_again`."""
         env = self.env
         if env is None or env.decomposes_in_python is not None or self.effects_seen:
@@ -182,7 +183,7 @@ class TraceFakeMode(FakeTensorMode):
         return isinstance(error, RuntimeError) and _NO_SYMBOLS in str(error)
 
     def for_these_sizes(self, func: Any, args: Any, kwargs: Any, error: Exception) -> Any:
-        """A call of many operators that torch has failed to make with symbols; see ``symbolic.for_these_sizes``."""
+        """Repeats a call of many operators that torch can't make with symbols; see ``symbolic.for_these_sizes``."""
         if self.env is None or self.effects_seen or self.defined is not None:
             return NotImplemented
         if self._static is None:
@@ -191,7 +192,7 @@ class TraceFakeMode(FakeTensorMode):
         return symbolic.for_these_sizes(self, self._static, func, args, kwargs, error)
 
     def symbols(self) -> Environment:
-        """What knows the symbols of this mode's tensors, from now on."""
+        """The environment of this mode's symbols, which is made if need be."""
         if self.env is None:
             self.env = Environment()
             self.cache_enabled = False
@@ -201,11 +202,11 @@ class TraceFakeMode(FakeTensorMode):
         """The fake twin of a strided tensor: same sizes, strides, offset, dtype, device, leaf state.
 
         Twins of tensors that share a storage share a fake storage, so that mutation through one is seen as mutation of
-        the other. The same tensor gives the same twin.
+        the other. The same tensor always gives the same twin.
 
         Args:
             tensor: any dense tensor; its values are not read.
-            layout: its sizes and strides, if some are symbols.
+            layout: its sizes and strides, if some of them are symbolic.
         """
         if isinstance(tensor, FakeTensor):
             return tensor
@@ -215,30 +216,30 @@ class TraceFakeMode(FakeTensorMode):
         return known[1]
 
     def forget_inputs(self) -> None:
-        """Lets go of the real tensors. To be called when the trace has ended; a graph keeps its mode."""
+        """Drops the real tensors. To be called when the trace has ended, since a graph keeps its mode alive."""
         self.calls.clear()
         self._inputs.clear()
         self._storages.clear()
 
     def _make_twin(self, tensor: torch.Tensor, layout: Layout | None) -> FakeTensor:
         size, strides = layout if layout is not None else (tensor.shape, tensor.stride())
-        # One that was asked about may still have been given the sizes that it has.
+        # Even with a layout, all sizes and strides may be numbers.
         symbolic = layout is not None and any(isinstance(n, torch.SymInt) for n in (*size, *strides))
         storage = tensor.untyped_storage()
         elements = storage.nbytes() // tensor.itemsize
         shared = (storage._cdata, tensor.dtype)
         extent = storage_extent(tensor.shape, tensor.stride())
         whole = tensor.storage_offset() == 0 and extent == elements and shared not in self._storages
-        # How much memory lies around a tensor with symbolic sizes is not known.
+        # The size of the memory around a tensor with symbolic sizes is unknown.
         whole = whole or symbolic and shared not in self._storages
-        # Also one that is first met inside of an inference_mode of the program's.
+        # Needed if the tensor is first met while the program is inside inference_mode.
         mode = tensor.is_inference()
         as_now = mode == torch.is_inference_mode_enabled()
         twin: torch.Tensor
         inside = contextlib.nullcontext() if as_now else torch._C._InferenceMode(mode)
         with inside, torch.no_grad():
             if whole:
-                # Made as the mode would make it, without the dispatcher, which takes 20 times as long.
+                # Made as the mode would make it, but without the dispatcher, which would take 20 times as long.
                 with no_dispatch():
                     meta = torch.empty_strided(size, strides, dtype=tensor.dtype, device="meta")
                     twin = self._storages[shared] = FakeTensor(self, meta, tensor.device)
@@ -267,7 +268,7 @@ class TraceFakeMode(FakeTensorMode):
 
     @staticmethod
     def _make_room(first: FakeTensor, held: int) -> None:
-        """Memory that was made for the first of several tensors in it, as large as that one alone."""
+        """Enlarges fake memory that was made for the first of several tensors that share it, and only for that one."""
         memory = first.untyped_storage()
         if hint_of(memory.nbytes()) < held:
             with no_dispatch():
@@ -275,10 +276,10 @@ class TraceFakeMode(FakeTensorMode):
 
     @functools.cached_property
     def avoid_device_init(self) -> bool:
-        """Asked each time that the mode is entered: torch asks CUDA's library for its devices then.
+        """Read each time the mode is entered. The base class then queries CUDA's library for devices.
 
-        A build for CUDA without a GPU avoids nothing: torch would register a guard of devices that lives as long as the
-        thread that enters the mode, and use it afterwards (``c10::impl::ensureCUDADeviceGuardSet``), which ended
+        A CUDA build without a GPU avoids nothing: torch would register a device guard that lives only as long as the
+        thread that enters the mode, but use it afterwards (``c10::impl::ensureCUDADeviceGuardSet``). This crashed
         processes that compiled in several threads.
         """
         return super().avoid_device_init and not torch.cuda._is_compiled()
@@ -289,7 +290,7 @@ class TraceFakeMode(FakeTensorMode):
         return False
 
     def __enter__(self) -> TraceFakeMode:
-        # Where a decomposition in C++ takes no symbols, torch has one in Python.
+        # Some C++ decompositions take no symbols; torch has Python decompositions in their place.
         dispatcher = None
         env = self.env
         if env is not None and env.hints:
@@ -307,8 +308,8 @@ class TraceFakeMode(FakeTensorMode):
             dispatcher.__exit__(*error)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # An exception at any instruction (a signal's handler, MemoryError) may leave a mode behind; torch, which puts
-        # this one back after the call, ends the process then.
+        # An exception at any instruction (from a signal handler, or MemoryError) may leave a mode on the stack. Torch
+        # pushes this mode again after the call, and would then abort the process.
         depth = torch._C._len_torch_dispatch_stack()
         try:
             if func is _FFT and torch_versions.spectra_take_sorted_dims():
@@ -323,9 +324,9 @@ class TraceFakeMode(FakeTensorMode):
                 torch._C._pop_torch_dispatch_stack(None)
 
     def dispatch_here(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """The result of an operation within which nothing is cast."""
+        """The result of an operation, without autocasting inside it."""
         if func is _DEVICE and type(args[0]) is FakeTensor and not args[0].fake_mode.in_kernel_invocation:
-            return args[0].fake_device  # asked by rules in Python for each operand
+            return args[0].fake_device  # metadata rules in Python ask for each operand's device
         traits = _traits_of(func)
         if traits.draws_random:
             self.random_seen = True
@@ -338,7 +339,7 @@ class TraceFakeMode(FakeTensorMode):
             return self._dispatch_write(func if self.known else traits.same_metadata, types, args, kwargs or {})
         if traits.has_effects:
             self.effects_seen = True
-        if not self.known:  # elements are computed by the operation itself
+        if not self.known:  # with known elements, the operation itself computes them
             func = traits.same_metadata
         if traits.copies_nothing and not args[0].numel():
             func, args = torch.ops.aten.clone.default, args[:1]
@@ -374,7 +375,7 @@ class TraceFakeMode(FakeTensorMode):
         finally:
             self._inside_rule = inside
         if not traits.is_composite:
-            self.raises_seen = raises  # whatever its metadata rule has called
+            self.raises_seen = raises  # ignores operators called by its metadata rule
         if key is not None:
             cache.remember(key, result, args)
         if view_key is not None:
@@ -382,7 +383,7 @@ class TraceFakeMode(FakeTensorMode):
         return result
 
     def _dispatch_symbolic(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """See ``fake.symbolic``."""
+        """Dispatches an operator with symbolic operands, see ``fake.symbolic``."""
         if func in _ASKS_FOR_NUMBERS and self.env is not None and self.env.may_call_again():
             raise NumbersAsked(str(func))
         if self._static is None:
@@ -441,7 +442,8 @@ class TraceFakeMode(FakeTensorMode):
             return result
 
     def _dispatch_out(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """See ``fake.strides.is_written_out``: where ``out`` is resized, it is laid out as a new result would be."""
+        """Dispatches an operator with ``out``: a resized ``out`` gets the layout of a new result, see
+        ``fake.strides.is_written_out``."""
         out = kwargs.get("out")
         if not isinstance(out, FakeTensor):
             return self._dispatch_new(func, types, args, kwargs)
@@ -456,7 +458,7 @@ class TraceFakeMode(FakeTensorMode):
         return result
 
     def _with_types_and_places(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any], result: Any) -> Any:
-        """See ``fake.result_types`` and ``fake.layers``."""
+        """Corrects a result's dtypes and strides, see ``fake.result_types`` and ``fake.layers``."""
         places = layers.rule_of(func)
         dtypes = None if _traits_of(func).is_composite else result_types.of_eager(func, args, kwargs)
         if places is None and dtypes is None:
@@ -474,7 +476,7 @@ class TraceFakeMode(FakeTensorMode):
         return tuple(parts) if several else parts[0]
 
     def _with_places(self, places: list[layers.Place | None], types: Any, parts: list[Any]) -> list[Any]:
-        """See ``fake.layers``."""
+        """Corrects the parts of a result, see ``fake.layers``."""
         for at, place in enumerate(places):
             was = parts[at]
             if place is not None and place != (was.dtype, was.stride()):
@@ -484,7 +486,7 @@ class TraceFakeMode(FakeTensorMode):
         return parts
 
     def _with_strides_of_eager(self, rule: Any, func: Any, types: Any, args: Any, kwargs: Any, result: Any) -> Any:
-        """See ``fake.strides``. A view stays one."""
+        """Corrects a result's strides to those of eager mode, see ``fake.strides``. A view stays a view."""
         first = result[0] if isinstance(result, tuple) else result
         if not isinstance(first, FakeTensor) or not stride_rules.is_concerned(func, args, first):
             return result
@@ -512,7 +514,7 @@ quiet.drop_records_of(TraceFakeMode)
 
 
 class _Traits:
-    """What the mode asks of an operator each time that it is dispatched, put together once."""
+    """The facts about an operator that the mode needs at each dispatch, computed once."""
 
     __slots__ = ("copies_nothing", "draws_random", "has_effects", "is_composite", "is_lenient", "is_mutable",
                  "is_remembered", "is_remembered_view", "may_raise", "same_metadata", "writes_statistics")
@@ -540,8 +542,8 @@ def _has_composite_kernel(func: Any) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
 
 
-# Operators in whose place the metadata rule of another one runs: shifts by these names, whose own rule, in Python,
-# refuses operands of bools, and lets pass floats.
+# Operators that use another operator's metadata rule. These are shifts whose own rule, a Python function, refuses bool
+# operands and accepts floats.
 _SAME_METADATA: dict[Any, Any] = {}
 for _in_place in ("", "i"):
     for _name, _side in (("lshift", "left"), ("rshift", "right")):
@@ -559,14 +561,14 @@ def _from_the_front(dims: list[int] | None, rank: int) -> list[int] | None:
     return [d + rank if -rank <= d < 0 else d for d in dims] if isinstance(dims, (list, tuple)) else dims
 
 
-# Operators that copy a tensor without elements as it is, whatever their metadata rule gives.
+# Operators that return a copy of a tensor without elements, whatever their metadata rule computes.
 _COPIES_NOTHING = frozenset({
     torch.ops.aten.pixel_unshuffle.default, torch.ops.aten._transformer_encoder_layer_fwd.default})
 
-# Operators that raise, or do nothing.
+# Operators that raise or do nothing.
 _CHECKS = frozenset({torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg})
 
-# Operators that update running statistics without saying so in their schema, where their argument `training` is true.
+# Operators that update running statistics if their argument `training` is true, which their schemas do not declare.
 _TRAINING_ARGUMENT = 5
 _STATISTICS = slice(3, 5)
 _UNDECLARED_MUTATION = frozenset({

@@ -1,16 +1,16 @@
-"""What eager's kernels refuse and metadata rules let pass: operations are tried on small real tensors before they run
-on fake ones.
+"""Checks of operations that eager's kernels refuse but metadata rules accept: such operations run on small real tensors
+before they run on fake ones.
 
-Metadata rules let pass what eager's kernels refuse: a result that is larger than what it is written to (the fake tensor
-is resized, and a kernel would write past the end of the memory), or of a type that does not fit in it. So the operation
-itself runs on small stand-ins first. Only what is raised of zeros and of ones alike counts: anything else depends on
-elements.
+A metadata rule may accept a result that is larger than the tensor it is written to (the rule resizes the fake tensor,
+whereas a kernel would write past the end of the memory), or a result whose dtype does not fit. So the operation itself
+first runs on small stand-ins. An exception counts only if it is raised both for zeros and for ones: any other depends
+on elements.
 
-Of other operations, metadata rules let pass types for which eager has no kernel (softmax of integers). Whether it has
-one is asked once for each operation and types, unless all are float32 or all float64, which every kernel has.
+For other operations, metadata rules accept dtypes for which eager has no kernel (softmax of integers). Whether it has
+one is tried once for each operation and dtypes, unless all are float32 or all float64, which every kernel supports.
 
-Invariant: an operation that passes leaves every argument that it writes, but for ``out`` and what changes sizes by its
-name, with the sizes that it had.
+Invariant: an operation that passes keeps the sizes of every argument that it writes, except ``out`` arguments and
+operators whose purpose is to change sizes.
 """
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from dynamo_lite.runtime import signal_handlers
 from dynamo_lite.runtime.storage_extent import storage_extent
 
 aten = torch.ops.aten
-# Of all stand-ins of a call: filling them takes some microseconds. Larger tensors of elementwise operations are shrunk,
-# which leaves their sizes equal and different as they were; larger ones of others are left to the metadata rules.
+# Limit for all stand-ins of a call: filling them takes some microseconds. If they are larger, those of elementwise
+# operations are shrunk, keeping equal sizes equal and different ones different; others are left to the metadata rules.
 _MOST_BYTES = 1 << 18
 _MOST_ENTRIES = 4096
 
@@ -38,15 +38,15 @@ _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 Sizes = list[tuple[Any, tuple[int, ...]]]
 
-# What eager raised of a call, by what `fake.cache.key_of` tells calls apart; None if nothing.
+# The exception that eager raised for a call, by the call's key (`fake.cache.key_of`); None if it raised none.
 _answers: dict[Any, Exception | None] = {}
-# What eager raised of operations and types for which it has no kernel; None where it has one. Not many: both are few.
+# The exception for operations and dtypes without a kernel; None if there is a kernel. Both are few: it stays small.
 _without_kernel: dict[tuple[Any, tuple[torch.dtype, ...]], Exception | None] = {}
-# What such refusals say; others may be about sizes.
+# Parts of the messages of such exceptions; others may be about sizes.
 _ABOUT_TYPES = ("not implemented for", "dtype", "scalar type")
 _COMMON = frozenset({torch.float32, torch.float64})
 
-# Their rules are complete, or they take their arguments apart before anything is written.
+# Operations that are not tried: their rules are complete, or they decompose before anything is written.
 _NOT_ASKED = frozenset({
     aten.zero_.default, aten.fill_.Scalar, aten.detach_.default, aten.requires_grad_.default,
     aten.set_.source_Tensor, aten.set_.source_Storage, aten.set_.source_Storage_storage_offset, aten.resize_.default,
@@ -57,10 +57,10 @@ OPAQUE = frozenset({aten.mkldnn_rnn_layer_backward.default})
 
 
 def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> None:
-    """Of an operation that writes to arguments; raises what eager does.
+    """Raises eager's exception, if any, for an operation that writes to arguments.
 
     Args:
-        key: tells this call from others; None if nothing does.
+        key: identifies this call; None if nothing does.
     """
     if func.namespace != "aten" or func in _NOT_ASKED or torch.Tag.inplace_view in func.tags:
         return
@@ -70,7 +70,7 @@ def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> N
 
 
 def _raise_as_eager(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> None:
-    """Raises what eager does of such arguments; asks it once for each key."""
+    """Raises eager's exception, if any, for a call; eager runs once for each key."""
     if key is not None and key in _answers:
         raised = _answers[key]
     else:
@@ -82,10 +82,10 @@ def _raise_as_eager(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key:
     if raised is not None:
         raise type(raised)(*raised.args)
 
-# They take numbers of rows, from 1 on; for others torch 2.11 writes outside of its memory.
+# Operations that take row numbers, counted from 1; for other values, torch 2.11 writes outside of its memory.
 _WITH_PIVOTS = frozenset({aten.linalg_ldl_solve, aten.linalg_lu_solve, aten.lu_unpack})
 
-# What puts a part into a copy, and what the part is: the metadata rules broadcast it, eager does not.
+# Operations that write a part into a copy, and views that select the part. Metadata rules broadcast it, eager does not.
 _SCATTERS = {
     aten.select_scatter.default: aten.select.int, aten.slice_scatter.default: aten.slice.Tensor,
     aten.diagonal_scatter.default: aten.diagonal.default, aten.as_strided_scatter.default: aten.as_strided.default,
@@ -93,7 +93,7 @@ _SCATTERS = {
 
 
 def _check_bounds(whole: torch.Tensor, size: Sequence[int], stride: Sequence[int], start: int | None = None) -> None:
-    """The metadata rule enlarges the memory instead."""
+    """Refuses a view that exceeds its memory, which the metadata rule would enlarge."""
     first = whole.storage_offset() if start is None else start
     held = whole.untyped_storage().nbytes()
     if any(isinstance(n, _SYMBOLS) for n in (*size, *stride, first, held)) or not all(size):
@@ -105,7 +105,7 @@ def _check_bounds(whole: torch.Tensor, size: Sequence[int], stride: Sequence[int
             f"{whole.itemsize} requiring a storage size of {needed} are out of bounds for storage of size {held}")
 
 
-# Whose metadata rules let pass dimensions, empty operands, or floats that eager refuses.
+# Operations whose metadata rules accept dimensions, empty operands or floats that eager refuses.
 _LENIENT = frozenset({
     getattr(getattr(aten, name), overload) for name in (
         "sort", "argsort", "msort", "max", "min", "aminmax", "_aminmax", "median", "nanmedian", "index_select",
@@ -116,7 +116,7 @@ _LENIENT = frozenset({
 })
 
 
-# Whose metadata rules let pass operands and results without elements.
+# Operations whose metadata rules accept operands and results without elements.
 _RESAMPLINGS = frozenset({aten.upsample_linear1d.default, aten.upsample_bilinear2d.default,
                           aten.upsample_trilinear3d.default, aten.upsample_bicubic2d.default})
 
@@ -130,15 +130,16 @@ def _check_part(func: Any, whole: torch.Tensor, src: torch.Tensor, *place: Any, 
 
 
 def is_lenient(func: Any) -> bool:
-    """Whether the metadata rule of an operation that writes to nothing lets pass what :func:`check_rule` refuses."""
+    """Whether the metadata rule of an operation that writes to no argument accepts calls that :func:`check_rule`
+    refuses."""
     return func in _LENIENT or func in _SCATTERS or func in _RESAMPLINGS or func is aten.as_strided.default
 
 
 def check_rule(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> None:
-    """Of an operation whose metadata rule is lenient; raises what eager does.
+    """Raises eager's exception, if any, for an operation whose metadata rule is lenient.
 
     Args:
-        key: tells this call from others; None if nothing does.
+        key: identifies this call; None if nothing does.
     """
     if func in _LENIENT:
         _raise_as_eager(func, args, kwargs, key)
@@ -152,7 +153,7 @@ def check_rule(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any)
 
 
 def check_types(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Of an operation that writes to nothing; raises what eager does if it has no kernel for the types."""
+    """Raises eager's exception for an operation that writes to no argument, if there is no kernel for the dtypes."""
     types = _types_of(args, kwargs)
     if len(set(types)) <= 1 and _COMMON.issuperset(types) or func.namespace != "aten" or func in OPAQUE:
         return
@@ -166,7 +167,7 @@ def check_types(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
 
 
 def _types_of(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[torch.dtype, ...]:
-    """Of the tensors that an operator gets; its arguments are no deeper than lists of them."""
+    """The dtypes of an operator's tensor arguments, including those in lists."""
     types = []
     for value in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(value, torch.Tensor):
@@ -191,7 +192,7 @@ def sizes_written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Siz
 
 
 def compare_sizes(func: Any, written: Sizes) -> None:
-    """Raises if one of the tensors has other sizes now."""
+    """Raises an internal error if one of the tensors has other sizes now."""
     for value, size in written:
         if tuple(value.shape) != size and func not in _NOT_ASKED:
             raise exc.InternalError(f"{func} without data turned a tensor of sizes {size} into {tuple(value.shape)}")
@@ -217,7 +218,7 @@ def _ask(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | 
 
 
 def contents(func: Any) -> tuple[int, ...]:
-    """What the elements of stand-ins may be, one after the other."""
+    """The values with which stand-ins are filled, one after the other."""
     return (1,) if func.overloadpacket in _WITH_PIVOTS else (0, 1)
 
 
@@ -227,7 +228,7 @@ def are_large(fakes: Sequence[torch.Tensor]) -> bool:
 
 
 def shrunk(fakes: Sequence[torch.Tensor]) -> dict[int, int]:
-    """Smaller sizes for those of some tensors, as equal and in the same order."""
+    """A map from the sizes of some tensors to smaller ones. Equal sizes stay equal, and the order is kept."""
     several = sorted({n for t in fakes for n in t.shape if n > 1})
     return {0: 0, 1: 1, **{n: 2 + i for i, n in enumerate(several)}}
 
@@ -238,7 +239,8 @@ def stand_ins(
     """The arguments with real tensors, all of whose elements are `content`, in place of the fake ones.
 
     Args:
-        sizes: their sizes by those of the fake ones, which then are expanded from few elements; None: the same layouts.
+        sizes: a map from sizes of fake tensors to those of stand-ins, which are then expanded from few elements; None:
+            stand-ins have the same layouts.
     """
     made: dict[int, torch.Tensor] = {}
 
@@ -272,14 +274,14 @@ def _stand_in(fake: torch.Tensor, sizes: dict[int, int] | None, content: int) ->
 
 
 def is_plain(value: torch.Tensor) -> bool:
-    """Whether a tensor on the CPU of known sizes can stand for it."""
+    """Whether a CPU tensor of known sizes can stand in for this one."""
     return value.device.type == "cpu" and value.layout is torch.strided and (
         all(type(n) is int for n in (*value.shape, *value.stride())))
 
 
 @contextlib.contextmanager
 def unnoticed(func: Any) -> Iterator[None]:
-    """Keeps from the program that something runs: random numbers, the warning that an `out` argument is resized."""
+    """Hides a trial run from the program: its use of random numbers, the warning that an `out` argument is resized."""
     draws = torch.Tag.nondeterministic_seeded in func.tags
     state = torch.default_generator.get_state() if draws else None
     try:

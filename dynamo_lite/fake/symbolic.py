@@ -1,12 +1,12 @@
 """Operators on fake tensors with symbolic sizes.
 
-An operator runs twice: with the sizes of the call that is traced, as any operator does, and with symbols, by torch's
-rules for these. The first run raises what eager does and gives the layout that eager gives; the second says how it
-depends on the symbols. Where the two disagree, or torch has no rule for symbols, the operands' symbols are fixed.
+An operator runs twice: with the sizes of the traced call, as any operator does, and with symbols, by torch's rules for
+these. The first run raises eager's exceptions and determines eager's layout. The second determines how the layout
+depends on the symbols. If the two disagree, or torch has no rule for symbols, the operands' symbols are specialized.
 
 Invariant: with the symbols' values of the traced call, a symbolic result has the sizes, strides, dtypes and devices of
-the result that the same operator has without symbols. For sizes that are 1 in some calls and more in others, that is so
-with values of either kind.
+the result that the same operator has without symbols. For sizes that are 1 in some calls and larger in others, this
+holds for both cases.
 """
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def has_symbols(args: Any, kwargs: Any) -> bool:
     return any(map(_is_symbolic, args)) or bool(kwargs) and any(map(_is_symbolic, kwargs.values()))
 
 
-_INTERNAL_ASSERT = "INTERNAL ASSERT FAILED"  # begins the text of torch's errors about faults of its own
+_INTERNAL_ASSERT = "INTERNAL ASSERT FAILED"  # start of torch's messages about its internal errors
 
 
 def _is_symbolic(value: Any) -> bool:
@@ -51,15 +51,15 @@ def _is_symbolic(value: Any) -> bool:
 
 
 def dispatch(mode: Any, static: Any, run: Callable[[], Any], func: Any, args: Any, kwargs: Any) -> Any:
-    """Runs an operator on symbols.
+    """Runs an operator with symbolic operands.
 
     Args:
-        mode: that of the operands.
+        mode: the mode of the operands.
         static: a mode without symbols.
         run: runs the operator by torch's rules for symbols.
 
     Raises:
-        Exception: what eager raises for the sizes of the traced call.
+        Exception: the exception of eager mode for the sizes of the traced call.
     """
     key = symbolic_cache.key_of(mode, func, args, kwargs)
     made = symbolic_cache.remembered(mode, key, args) if key is not None else None
@@ -83,7 +83,7 @@ def dispatch(mode: Any, static: Any, run: Callable[[], Any], func: Any, args: An
 def _with_symbols(
     mode: Any, static: Any, expected: Any, run: Callable[[], Any], func: Any, args: Any, kwargs: Any
 ) -> Any:
-    """The operator's result, given what it gives or raises without symbols."""
+    """The operator's symbolic result, given its result or exception without symbols."""
     try:
         with torch_questions.scope(symbols=True):
             result = _by_rule(mode, expected, func, args, kwargs)
@@ -103,7 +103,7 @@ def _with_symbols(
         else:
             return result
     if isinstance(expected, Exception) and any(map(_is_unknown, pytree.tree_leaves((args, kwargs)))):
-        raise expected  # since it asked for a number that no symbol stands for
+        raise expected  # the operator asked for a number that no symbol represents
     if isinstance(expected, Exception):
         fix(mode.env, args, kwargs, f"it raises {_first_line(expected)}")
         raise expected
@@ -112,7 +112,7 @@ def _with_symbols(
 
 
 def _by_rule(mode: Any, expected: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """What rules of ours give; ``NotImplemented`` if there is none."""
+    """The result by dynamo_lite's own rules; ``NotImplemented`` if no rule applies."""
     for rules in (plain_results, plain_views):
         result = rules.result(mode, expected, func, args, kwargs)
         if result is not NotImplemented:
@@ -127,13 +127,13 @@ def _by_rule(mode: Any, expected: Any, func: Any, args: Any, kwargs: Any) -> Any
 
 
 def _is_unknown(value: Any) -> bool:
-    """Whether it is a number that only the running graph knows, and of which nothing is known."""
+    """Whether `value` is a number that is known at run time only, and about which nothing is known."""
     return isinstance(value, _NUMBERS) and not is_symbolic(value) and not isinstance(value.node, Node)
 
 
 def _check_ones(mode: Any, static: Any, result: Any, func: Any, args: Any, kwargs: Any) -> None:
-    """Compares a result with what the operator gives in a call where the sizes that may be 1 are, or are not. If that
-    is something else, they are what they are in this call."""
+    """Compares a result with the operator's result in a call where sizes that may be 1 are 1, or are not, unlike in
+    this call. If the results disagree, these sizes are specialized."""
     env: Environment = mode.env
     symbols = env.from_one()
     if symbols:
@@ -160,12 +160,12 @@ def _first_line(error: Exception) -> str:
 
 
 def for_these_sizes(mode: Any, static: Any, func: Any, args: Any, kwargs: Any, error: Exception) -> Any:
-    """A call of many operators, a transform's, that torch fails to make with symbols, made for the sizes of the traced
-    call, which are fixed.
+    """Repeats a call of many operators (a transform) that torch can't make with symbols, for the sizes of the traced
+    call, to which the symbols are specialized.
 
     Returns:
-        new fake tensors of the mode; ``NotImplemented`` where the error may be the program's, or where the results are
-        no new tensors without gradients.
+        new fake tensors of the mode; ``NotImplemented`` if the error may be the program's, or if a result is not a new
+        tensor without gradient.
     """
     numbers = [n for n in _numbers((args, kwargs)) if is_symbolic(n)]
     if not numbers or _INTERNAL_ASSERT not in str(error) or static.effects_seen:
@@ -193,7 +193,7 @@ def for_these_sizes(mode: Any, static: Any, func: Any, args: Any, kwargs: Any, e
 def _without_symbols(
     static: Any, func: Any, args: Any, kwargs: Any, twins: dict[int, FakeTensor] | None = None
 ) -> Any:
-    """What the operator gives, or raises, for the sizes of the traced call; `twins` gets the operands by theirs."""
+    """The operator's result or exception for the sizes of the traced call; `twins` maps operands' ids to twins."""
     made: dict[int, FakeTensor] = {} if twins is None else twins
 
     def twin(value: Any) -> Any:
@@ -205,7 +205,7 @@ def _without_symbols(
 
     twin_args, twin_kwargs = pytree.tree_map_only((torch.Tensor, *_NUMBERS), twin, (tuple(args), kwargs))
     try:
-        # Torch's rules in Python say what changes with sizes; eager is C++.
+        # Torch's Python rules describe how results depend on sizes; eager runs the C++ ones.
         with torch._C._DisablePythonDispatcher(), static:
             return func(*twin_args, **twin_kwargs)
     except Exception as error:
@@ -214,7 +214,7 @@ def _without_symbols(
 
 
 def _twin(static: Any, value: torch.Tensor) -> FakeTensor:
-    """A tensor with the sizes of the traced call, in memory of that size."""
+    """A fake tensor with the sizes of the traced call, in memory of the same size."""
     size, strides = tuple(map(hint_of, value.shape)), tuple(map(hint_of, value.stride()))
     offset, held = hint_of(value.storage_offset()), hint_of(value.untyped_storage().nbytes()) // value.itemsize
     with no_dispatch():
@@ -235,7 +235,7 @@ def _agree(result: Any, expected: Any) -> bool:
 
 
 def _with_dtypes(mode: Any, func: Any, result: Any, expected: Any) -> Any:
-    """The symbolic result with the dtypes that it has without symbols (``fake.result_types``), if it is new tensors."""
+    """The symbolic result with the dtypes that it has without symbols (``fake.result_types``), if it is new."""
     new = not func._schema.is_mutable and all(r.alias_info is None for r in func._schema.returns)
     parts, wanted = ([x] if isinstance(x, torch.Tensor) else x for x in (result, expected))
     if not new or type(wanted) not in (tuple, list) or not isinstance(parts, (tuple, list)) or (
@@ -263,14 +263,14 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def _has_offset_of(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether both begin at the same place of their storages: a view without elements begins where its base does in
-    eager (``diagonal`` beside a matrix), and not everywhere in torch's symbolic rules."""
+    """Whether both tensors begin at the same offset. In eager, a view without elements begins where its base does
+    (``diagonal`` outside the matrix); in some of torch's symbolic rules it does not."""
     return bool(hint_of(a.storage_offset()) == b.storage_offset())
 
 
 def _laid_out(mode: Any, static: Any, func: Any, args: Any, kwargs: Any, result: Any, expected: Any) -> Any:
-    """The symbolic result with eager's strides, where torch's rule has others for dimensions of one element; None: that
-    is not all, or it is not known how the strides depend on the symbols."""
+    """The symbolic result with eager's strides, where torch's rule has others for dimensions of one element. None:
+    there are other differences, or it is not known how the strides depend on the symbols."""
     if _gives_operands(func):
         return None
     if isinstance(result, torch.Tensor) and isinstance(expected, torch.Tensor):
@@ -295,7 +295,7 @@ def _one_laid_out(
     mode: Any, static: Any, func: Any, args: Any, kwargs: Any, result: torch.Tensor, expected: torch.Tensor,
     at: int | None,
 ) -> Any:
-    """The same of one tensor; `at`: its place among the results, None where it is the only one."""
+    """:func:`_laid_out` for one tensor; `at`: its index among the results, None if it is the only one."""
     if tuple(map(hint_of, result.shape)) != tuple(expected.shape) or (
             result.dtype, result.device) != (expected.dtype, expected.device) or not _has_offset_of(result, expected):
         return None
@@ -330,8 +330,8 @@ def _in_order(
     mode: Any, static: Any, func: Any, args: Any, kwargs: Any, result: torch.Tensor, expected: torch.Tensor,
     at: int | None,
 ) -> Sequence[Any] | None:
-    """The strides of a result without gaps whose dimensions lie in the order of eager's strides, if they do so with
-    other values of the symbols too; one element's place may depend on the operands' strides."""
+    """The strides of a dense result whose dimensions are in the order of eager's strides, provided they are for other
+    values of the symbols as well. The position of a dimension of size 1 may depend on the operands' strides."""
     strides: list[Any] = [1] * result.dim()
     dense: Any = 1
     for dim in sorted(range(result.dim()), key=lambda d: (expected.stride(d), expected.shape[d] != 1)):
@@ -361,7 +361,7 @@ def _numbers(value: Any) -> Iterator[Any]:
 
 
 def fix(env: Environment, args: Any, kwargs: Any, reason: str) -> None:
-    """From now on, the symbols among the arguments have the values of the traced call."""
+    """Specializes the symbols among the arguments to their values in the traced call."""
     place = env.place()
     why = f"{env.operator}{f', in {place}' if place else ''} ({reason})"
     for number in _numbers((args, kwargs)):
@@ -370,13 +370,13 @@ def fix(env: Environment, args: Any, kwargs: Any, reason: str) -> None:
 
 
 def _gives_operands(func: Any) -> bool:
-    """Whether an operator writes to operands and returns them; batch norm writes to some, and returns new tensors."""
+    """Whether an operator writes to operands and returns them. Batch norm writes to some, but returns new tensors."""
     schema = func._schema
     return schema.is_mutable and (not schema.returns or any(r.alias_info is not None for r in schema.returns))
 
 
 def _as_without(mode: Any, func: Any, args: Any, expected: Any, result: Any) -> Any:
-    """The result for the sizes of the traced call, as fake tensors of the mode: views stay views."""
+    """The result for the sizes of the traced call, as fake tensors of the mode. Views stay views."""
     if _gives_operands(func):
         return result if result is not None else args[0]
     aliases = [r.alias_info is not None for r in func._schema.returns]

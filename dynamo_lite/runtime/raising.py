@@ -1,10 +1,10 @@
-"""Which operations may raise because of what their operands hold: the one rule for all that leaves out or moves calls.
+"""Which operations may raise because of their operands' elements: the one rule for all code that drops or moves calls.
 
-An index out of bounds, an integer divided by zero, a matrix that is not positive definite: eager raises whether the
-result is used or not. So nothing drops such a call, and a graph with one is prepared to run again.
+Examples are an index out of bounds, an integer division by zero, a matrix that is not positive definite. Eager raises
+whether the result is used or not. So such a call is never dropped, and a graph with one is prepared to run again.
 
-Invariant: an operation of which this module says no raises of some operands only if it raises of all that have the same
-sizes, types and strides.
+Invariant: if this module says that an operation can't raise, the operation raises for some operands only if it raises
+for all operands of the same sizes, dtypes and strides.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-# Beginnings of the names of such operators, less underscores around them. Found by running op_db's samples with other
+# Prefixes of the names of such operators, without leading underscores. Found by running op_db's samples with other
 # elements: zeros, negative and large numbers, NaN.
 _NAMES = (
     "index", "gather", "scatter", "take", "put", "embedding", "one_hot", "nll_loss", "multi_margin_loss",
@@ -29,22 +29,22 @@ _HARMLESS = ("binary_cross_entropy_with_logits", "index_fill.Dimname", "embeddin
              "linalg_vector_norm", "linalg_cross", "linalg_vecdot", "linalg_diagonal", "linalg_matmul")
 _BY_MASKS = ("index.Tensor", "index_put", "index_put_")
 _COMPOSITES = frozenset({torch.nn.functional.one_hot})
-"""Functions that take another way without data, where nothing shows that they may raise."""
+"""Functions that run other operators on fake tensors, which do not show that the function may raise."""
 _DIVISIONS = ("div.Tensor_mode", "div_.Tensor_mode", "floor_divide", "fmod", "remainder", "floor_divide_", "fmod_",
               "remainder_", "div.out_mode")
 
 
 def may_raise(func: Any, args: Any, kwargs: Any, value_of: Callable[[Any], Any] = lambda value: value) -> bool:
-    """Whether an operator may raise on some data although it does not on other.
+    """Whether an operator may raise on some data although it does not on other data.
 
     Args:
-        value_of: gives of an argument the tensor with its type.
+        value_of: maps an argument to the tensor that has its dtype.
     """
     if not isinstance(func, torch._ops.OpOverload):
         return func in _COMPOSITES
     rule = _rule_of(func)
     if rule == "masks" and len(args) > 1:
-        # A mask has no element out of bounds; how many it picks matters to values that are not one alone.
+        # A mask has no index out of bounds. The number of its true elements matters if there are several values.
         masks = [value_of(index) for index in args[1] if index is not None]
         picked = len(args) < 3 or getattr(value_of(args[2]), "numel", lambda: 0)() == 1
         return not (picked and all(isinstance(m, torch.Tensor) and m.dtype is torch.bool for m in masks))
@@ -58,19 +58,19 @@ def may_raise(func: Any, args: Any, kwargs: Any, value_of: Callable[[Any], Any] 
         return False
     divisor = operands[-1]
     if isinstance(divisor, (int, bool)) and isinstance(operands[0], torch.Tensor):
-        # As a number of the tensor's type it may be zero. The metadata rules let that pass.
+        # Converted to the tensor's dtype, the number may become zero. Metadata rules do not notice.
         dtype = operands[0].dtype
         return divisor % (1 << 8 * dtype.itemsize) == 0 or dtype is torch.bool
     return True
 
 
 def narrows(given: torch.dtype, wanted: torch.dtype) -> bool:
-    """Whether a number of one type may be too large for another, a type of integers."""
+    """Whether a number of one dtype may be out of range for another, an integer dtype."""
     return given is not wanted and not (wanted.is_floating_point or wanted.is_complex or wanted is torch.bool)
 
 
 def may_ever_raise(func: Any) -> bool:
-    """Whether :func:`may_raise` holds of an operator for some operands."""
+    """Whether :func:`may_raise` holds for an operator and some operands."""
     return func in _COMPOSITES if not isinstance(func, torch._ops.OpOverload) else _rule_of(func) != "never"
 
 
