@@ -53,7 +53,7 @@ _NOT_ASKED = frozenset({
 })
 
 OPAQUE = frozenset({aten.mkldnn_rnn_layer_backward.default})
-"""Operations that read their own kind of record of the forward pass: of any other content they end the process."""
+"""Operations that read an opaque record of the forward pass: any other contents crash the process."""
 
 
 def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> None:

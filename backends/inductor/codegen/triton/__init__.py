@@ -1,5 +1,7 @@
-"""Triton for kernels: `source.write_source` is the door; `kernel`, `body` and `reduce` write, `blocks` decides what a
-block is, `helpers` holds functions that the language lacks, `loading` makes a file's functions callable.
+"""Triton as the language of kernels: `source.write_source` is the entry point; `kernel`, `body` and `reduce` write the
+text, `blocks` decides block sizes, `helpers` holds functions that the language lacks, and `loading` makes a file's
+functions callable.
 
-Nothing is imported here, and Triton itself by `loading` alone. A part of `codegen`: what may be imported is said there.
+This package imports nothing here; only `loading` imports Triton. It is part of `codegen`, which states the rules for
+imports.
 """

@@ -1,10 +1,10 @@
-"""Which loops of a kernel a block runs over, and how many of their iterations.
+"""Which loops of a kernel form a block, and how many iterations of each.
 
-A block is a tile of at most three loops; the other loops are programs' own, one iteration each, or run in order inside
-a program. Sizes of blocks are powers of two, as Triton wants them.
+A block is a tile of at most three loops. The other loops are distributed over programs, one iteration each, or run
+sequentially inside a program. Block sizes are powers of two, as Triton requires.
 
-Invariant: the blocks of all programs cover each iteration once; results do not depend on what is decided here, but for
-the order in which a sum is added up.
+Invariant: the blocks of all programs cover each iteration once. The decisions here don't affect results, except for the
+order in which a sum is accumulated.
 """
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import score
 
-# Elements of a block: eight for each of 128 threads, so that a thread moves two vectors of 16 bytes of float32.
+# Elements of a block: eight for each of 128 threads, so that a thread moves two 16-byte vectors of float32.
 BLOCK = 1024
-# A square of so many lines and columns keeps loads along both loops in whole sectors of 32 bytes or more.
+# Lines and columns of a square block: loads along either loop then use whole 32-byte sectors or more.
 SQUARE = 32
-# The longest row that a block holds at once; longer ones are gone through piece by piece.
+# The longest row that a block holds at once; longer rows are processed in pieces.
 MAX_ROW = 4096
-# Columns of a block that is reduced along the other loop: whole lines of 128 bytes of float32.
+# Columns of a block that is reduced along the other loop: whole 128-byte cache lines of float32.
 COLUMNS = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BlockSizes:
     """Attributes:
-        block: elements of a block of loops that run side by side.
-        row: the longest row that a block holds at once; longer ones are gone through piece by piece.
-        warp: elements for each warp of a block.
-        stages: in how many stages loads of a loop are under way.
+        block: number of elements of a block of parallel loops.
+        row: the longest row that a block holds at once; longer rows are processed in pieces.
+        warp: number of elements for each warp of a block.
+        stages: number of pipeline stages for the loads of a loop.
     """
 
     block: int = BLOCK
@@ -45,19 +45,19 @@ BY_RULE = BlockSizes()
 SIDE_BY_SIDE = (
     BY_RULE, BlockSizes(512, warp=128), BlockSizes(1024, warp=128), BlockSizes(2048), BlockSizes(2048, warp=512),
     BlockSizes(4096, warp=512), BlockSizes(256, warp=128))
-"""What is tried where every loop may run side by side: one to four vectors of 16 bytes for a thread, in blocks of one
+"""Block sizes to try for kernels whose loops are all parallel: one to four 16-byte vectors per thread, in blocks of one
 to eight warps."""
 ALONG_ROWS = (
     BY_RULE, BlockSizes(row=8192), BlockSizes(row=8192, warp=512), BlockSizes(row=16384, warp=1024),
     BlockSizes(row=4096, warp=128), BlockSizes(row=4096, warp=512), BlockSizes(row=2048),
     BlockSizes(row=2048, stages=3), BlockSizes(row=1024, stages=4), BlockSizes(4096, warp=512))
-"""What is tried where rows are reduced: rows of up to 16,384 elements held at once, 4 to 32 of them in a thread; longer
-ones in pieces, of which some are on their way."""
+"""Block sizes to try for row reductions: rows of up to 16,384 elements held at once, 4 to 32 of them per thread; longer
+rows in pieces, some of which are being loaded at any time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
-    """Loops of a block, from the outermost to the innermost, and how many iterations of each."""
+    """The loops of a block, from the outermost to the innermost, and the number of iterations of each."""
 
     loops: tuple[ix.Var, ...]
     sizes: tuple[int, ...]
@@ -71,21 +71,21 @@ class Tile:
 
 
 def power_of_two(n: ix.Index, most: int) -> int:
-    """The least power of two that is not below ``n``, but at most ``most``, a power of two."""
+    """The smallest power of two that is at least ``n``, but at most ``most``, a power of two."""
     if not isinstance(n, int):
         return most
     return min(1 << max(n - 1, 0).bit_length(), most)
 
 
 def pointwise_tile(kernel: Kernel, loops: Sequence[ix.Var], volume: int = BLOCK) -> Tile:
-    """The block of a kernel in which every loop may be run side by side."""
+    """The block of a kernel in which all loops are parallel."""
     if not loops:
         return Tile((), ())
     x = max(loops, key=lambda v: (*score(kernel, v), loops.index(v)))
     rest = [v for v in loops if v is not x]
     across = [v for v in rest if _is_contiguous(kernel, v, x)]
     if across:
-        # What is contiguous along another loop is read in whole sectors, too.
+        # Loads that are contiguous along another loop then use whole sectors, too.
         y = across[-1]
         columns = power_of_two(x.size, SQUARE)
         lines = power_of_two(y.size, volume // columns)
@@ -121,8 +121,8 @@ def _product(sizes: Sequence[int]) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rows:
-    """The block of a kernel that reduces: so many rows (iterations of one kept loop, if there is one), and so many
-    elements of each; ``whole`` if these are all."""
+    """The block of a reduction: a number of rows (iterations of one outer loop, if there is one), and a number of
+    elements of each row; ``whole`` if these are all its elements."""
 
     loop: ix.Var | None
     rows: int
@@ -131,7 +131,7 @@ class Rows:
 
 
 def rows_of(kernel: Kernel, inner: Sequence[ix.Var], sizes: BlockSizes = BY_RULE) -> Rows:
-    """How the kernel's rows are gone through, ``inner`` being the loops along one."""
+    """How the kernel's rows are processed, where ``inner`` are the loops along a row."""
     volume = ix.product(v.size for v in inner)
     loop: ix.Var | None = None
     along = True
@@ -150,5 +150,5 @@ def rows_of(kernel: Kernel, inner: Sequence[ix.Var], sizes: BlockSizes = BY_RULE
 
 
 def warps(volume: int, sizes: BlockSizes = BY_RULE) -> int:
-    """How many warps run a block."""
+    """The number of warps per block."""
     return min(max(volume // sizes.warp, 1), 16)

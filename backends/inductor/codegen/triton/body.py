@@ -1,9 +1,9 @@
-"""The statements of a Triton kernel: nodes as assignments, loads and stores with masks.
+"""The statements of a Triton kernel: IR nodes as assignments, masked loads and masked stores.
 
-A value is a block that has the axes of the tile on which it depends, or a scalar if it depends on none. A load is
-masked where a loop's end or a guard (an "inside" node) leaves iterations out, and nowhere else.
+A value is a block that has those axes of the tile on which it depends, or a scalar if it depends on none. A load is
+masked only where a loop's end or a guard (an "inside" node) excludes iterations.
 
-Invariant: nothing is read or written for an iteration that does not exist, or that a guard rules out.
+Invariant: nothing is read or written for an iteration that does not exist, or that a guard excludes.
 """
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ALWAYS = frozenset({frozenset[tuple[Node, bool]]()})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Value:
-    """What stands for a node: its text, and the axes that it has."""
+    """A node's value in the kernel: its text, and the axes that it has."""
 
     text: str
     axes: Axes
@@ -40,22 +40,22 @@ class Value:
 
 @dataclasses.dataclass(slots=True)
 class Axis:
-    """One axis of the tile: the name of its block's size, and the mask of its iterations that exist."""
+    """One axis of the tile: the name of its block size, and the mask of its existing iterations."""
 
     size: str
     mask: str = ""
 
 
 class Body:
-    """Writes statements at an indentation.
+    """Writes statements at a given indentation.
 
     Attributes:
-        axes: of the tile.
-        names: the text of each loop variable; ``spread`` says on which axes it depends.
+        axes: the axes of the tile.
+        names: the text of each loop variable; ``spread`` has the axes on which it depends.
         pointers: the parameter of each buffer.
-        gpu: the kernel runs on a GPU, which stops at an index out of bounds as it does in eager.
-        hosts: buffers whose elements are parameters, each by itself.
-        buffers: those that kernels read, by name.
+        gpu: whether the kernel runs on a GPU, where an index out of bounds stops it as it does in eager.
+        hosts: buffers whose elements are separate parameters.
+        buffers: the buffers that kernels read, by name.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Body:
         return "[" + ", ".join(a.size if k in axes else "1" for k, a in enumerate(self.axes)) + "]"
 
     def along(self, k: int) -> str:
-        """What makes a vector an axis of the tile."""
+        """The subscript that makes a vector axis `k` of the tile."""
         if len(self.axes) == 1:
             return ""
         return "[" + ", ".join(":" if k == other else "None" for other in range(len(self.axes))) + "]"
@@ -99,17 +99,17 @@ class Body:
         return _NONE.union(*(self.spread[v] for v in variables))
 
     def mask(self, axes: Axes, guard: str = "") -> str:
-        """The iterations along some axes that exist, and that a guard lets through."""
+        """The mask of the iterations along some axes that exist, and that a guard admits."""
         parts = [self.axes[k].mask for k in sorted(axes) if self.axes[k].mask]
         return " & ".join([*parts, *([f"({guard})"] if guard else [])])
 
     def _guarded(self, axes: Axes, guard: Value | None) -> str:
-        """The mask of iterations that exist and for which a guard, if there is one, holds."""
+        """The mask of the iterations that exist and for which the guard, if there is one, holds."""
         return self.mask(axes, "" if guard is None else self._spread_test(guard, torch.bool, axes))
 
     # ------------------------------------------------------------ values
     def prepare(self, roots: Sequence[Node]) -> None:
-        """Finds out under which guards each node is needed, before the roots' values are asked for."""
+        """Finds the guards under which each node is needed. To be called before the roots' values are requested."""
         nodes = walk(roots)
         self._needs = {}
         if not any(n.op == "inside" for n in nodes):
@@ -126,7 +126,7 @@ class Body:
                 needs.setdefault(arg, set()).update(there)
 
     def value(self, root: Node) -> Value:
-        """A node's value, computed now if it is not there yet."""
+        """A node's value, which is computed now if it is not available yet."""
         if root.op == "const":
             return Value(const_text(root.attr, root.dtype), _NONE)
         if root not in self.values:
@@ -157,18 +157,18 @@ class Body:
         return self.assign(text, axes)
 
     def _spread_test(self, value: Value, dtype: torch.dtype, axes: Axes) -> str:
-        """The text of an operand. A test that is a scalar is made a block by hand: where Triton's interpreter spreads
-        the result of a comparison, it has the type of what was compared."""
+        """The text of an operand. A scalar bool is broadcast explicitly: Triton's interpreter gives the broadcast
+        result of a comparison the type of the compared operands."""
         if dtype is not torch.bool or value.axes or not axes:
             return value.text
         return f"(tl.broadcast_to({value.text}.to(tl.int32), {self.shape(axes)}) != 0)"
 
     def _inside(self, value: ix.Index, low: ix.Index, high: ix.Index) -> str:
-        """Whether ``low <= value < high``."""
+        """The text of the test ``low <= value < high``."""
         return " & ".join(self._tests(value, low, high)) or const_text(True, torch.bool)
 
     def _tests(self, value: ix.Index, low: ix.Index, high: ix.Index) -> list[str]:
-        """What of ``low <= value < high`` is not certain."""
+        """Those parts of ``low <= value < high`` that are not always true."""
         least, most = ix.value_range(value) or (None, None)
         tests = []
         if not (isinstance(least, int) and isinstance(low, int) and least >= low):
@@ -190,7 +190,7 @@ class Body:
         return self.axes_of(ix.free_vars(x)).union(*inner)
 
     def _guard(self, node: Node) -> Value | None:
-        """Whether guards let the node be needed; None where they do not matter."""
+        """Whether the guards allow the node to be needed; None if they have no influence."""
         needs = self._cases(node)
         if frozenset() in needs:
             return None
@@ -206,7 +206,7 @@ class Body:
         return Value(" | ".join(f"({c})" for c in cases) if len(cases) > 1 else cases[0], axes)
 
     def _cases(self, node: Node) -> frozenset[frozenset[tuple[Node, bool]]]:
-        """In which cases the node is needed, without guards that always hold; none: it never is."""
+        """The cases in which the node is needed, without guards that always hold; empty: it never is."""
         needs = self._needs.get(node, _ALWAYS)
         if frozenset() in needs:
             return needs
@@ -219,19 +219,19 @@ class Body:
         return guard.op == "inside" and not self._tests(*guard.attr)
 
     def _load(self, node: Node) -> Value:
-        """A load as arithmetic has it."""
+        """A load, converted to the type that arithmetic uses."""
         if not self._cases(node) or 0 in self._sizes_to_ask(node):
             return Value(const_text(0, node.dtype), _NONE)
         return self.loaded(node, ".to(tl.float32)" if node.dtype in HALF else "")
 
     def _sizes_to_ask(self, node: Node) -> list[ix.Index]:
-        """The sizes of a load's buffer that may be 0 although the iterations that its index names exist: a program may
-        have a row without elements."""
+        """The sizes of a load's buffer that may be 0 even though the iterations that its index uses exist: a program
+        may process a row without elements."""
         buffer = self.buffers.get(node.attr[0])
         return [] if buffer is None else sizes_to_ask(buffer, node.vars)
 
     def loaded(self, node: Node, widened: str = "") -> Value:
-        """A load as memory has it, 0 where it is masked; ``widened`` is what converts it."""
+        """A load in the type that it has in memory, 0 where it is masked; ``widened`` is the text of a conversion."""
         buffer, index = node.attr
         if buffer in self.hosts:
             return self.assign(f"{self.pointers[buffer]}_{index}.to(tl.int64)", _NONE)
@@ -273,7 +273,7 @@ class Body:
 
     # ------------------------------------------------------------ stores
     def store(self, s: Store, axes: Axes) -> None:
-        """A statement, for the iterations along some axes."""
+        """Writes a store statement, for the iterations along some axes."""
         value = self.text(s.value)
         if not s.buffer:
             return  # a check
@@ -282,7 +282,7 @@ class Body:
         self.line(f"tl.store({self._place(s.buffer, self.index(s.index))}, {value}{rest})")
 
     def add_or_set(self, buffer: str, node: Node, axes: Axes) -> None:
-        """Writes a value to a place, or adds it to what is there, whoever else does so at the time."""
+        """Sets an element, or adds to it atomically. Other threads may write the same element at the same time."""
         index, mode = node.attr
         value, place = self.value(node.args[0]), self.index(index)
         mask = self.mask(axes)
@@ -294,7 +294,7 @@ class Body:
         shape = self.shape(axes)
         text = value.text
         if axes:
-            # Each iteration adds once, also where the place does not depend on it.
+            # Every iteration adds once, even where the element does not depend on the iteration.
             if self._index_axes(index) != axes:
                 place = f"{place} + tl.zeros({shape}, tl.int32)"
             if value.axes != axes:
@@ -302,7 +302,7 @@ class Body:
         self.line(f'tl.atomic_add({self._place(buffer, place)}, {text}{rest}, sem="relaxed")')
 
     def update(self, buffer: str, node: Node, axes: Axes) -> None:
-        """Writes what is at a place that may come from memory, or joins a value with it."""
+        """Sets an element whose index may come from memory, or joins a value with it."""
         index, mode = node.attr
         value, place = self.text(node.args[0]), self._place(buffer, self.index(index))
         mask = self.mask(axes)
@@ -322,13 +322,13 @@ class Body:
 
 
 def _is_guard(condition: Node) -> bool:
-    """Whether a condition is made of guards alone, so that it is known before anything is read."""
+    """Whether a condition consists of guards only, so that it is known before anything is read."""
     nodes = walk((condition,))
     return any(n.op == "inside" for n in nodes) and all(
         n.op in ("inside", "and", "or", "not", "const") for n in nodes)
 
 
 def _fewest(cases: Iterable[frozenset[tuple[Node, bool]]]) -> frozenset[frozenset[tuple[Node, bool]]]:
-    """The cases without those that another one includes."""
+    """The cases without those that are supersets of another case."""
     cases = set(cases)
     return frozenset(c for c in cases if not any(other < c for other in cases))

@@ -1,6 +1,6 @@
-"""Sizes of blocks that the templates of products may have: a table, and which rows of it suit a problem.
+"""Block sizes for matrix products: a table, and the choice of its rows that suit a problem.
 
-Invariant: a row is a choice of speed alone; each computes the same sums, in another order at most.
+Invariant: the choice of a row affects speed only; all rows compute the same sums, except for their order.
 """
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dynamo_lite.backends.inductor.ir import index as ix
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProductBlocks:
     """Attributes:
-        lines, columns: of the results that a block computes.
-        depth: how many products are added up at a time.
-        warps: that run a block.
-        stages: so many pieces of the operands are on their way at once.
-        group: so many lines of blocks are gone through column by column, so that programs that run at one time read
-            the same operands, which the second cache then holds.
+        lines, columns: the size of the block of results that a program computes.
+        depth: number of products that are accumulated at a time.
+        warps: number of warps per block.
+        stages: number of pieces of the operands that are being loaded at once (pipeline stages).
+        group: number of block rows that programs process column by column, so that programs that run at the same time
+            read the same operands, which the L2 cache then holds.
     """
 
     lines: int
@@ -31,29 +31,29 @@ class ProductBlocks:
 
     @property
     def results(self) -> int:
-        """How many sums a thread holds."""
+        """Number of accumulators per thread."""
         return self.lines * self.columns // (32 * self.warps)
 
     def shared(self, itemsize: int) -> int:
-        """Bytes of shared memory that the pieces on their way take."""
+        """Bytes of shared memory for the pieces in the pipeline."""
         return (self.lines + self.columns) * self.depth * itemsize * self.stages
 
 
 CROWDED = 32
-"""Sums that a thread holds at most where it needs its 255 registers for more: where functions (``erf``, ``exp``) of
-16-bit products follow, since all of a thread's are computed at once, with what each needs on the way; and where sizes
-are symbols, with which addresses have 64 bits and every end has a mask. With 64, ``gelu`` of a linear layer spills up
-to 240 bytes on compute capability 9.0 and 10.0, a float32 product of symbolic sizes 24; with 32 neither spills
-(``benchmarks/triton_offline.py``)."""
+"""Largest number of accumulators per thread in kernels that need its 255 registers for other values as well. In one
+case, functions (``erf``, ``exp``) of 16-bit products follow: all of a thread's results are computed at once, each with
+its intermediate values. In the other, sizes are symbolic: addresses have 64 bits, and every end has a mask. With 64,
+``gelu`` of a linear layer spills up to 240 bytes on compute capability 9.0 and 10.0, a float32 product of symbolic
+sizes 24; with 32 neither spills (``benchmarks/triton_offline.py``)."""
 
 MOST_WARPS = 16
 
 LEAST = 16
-"""Lines, columns and depth that ``tl.dot`` takes at least."""
+"""Smallest number of lines, columns and depth that ``tl.dot`` accepts."""
 
-# For operands of 16 bits, on tensor cores: from those of large products to those of a few lines, as one token at a
-# time has them. Found in what cuBLAS and Triton's own tutorial use: tiles of 128 x 256 and 128 x 128 on Hopper with
-# eight or four warps; deep pieces where blocks are small, since little else hides memory's latency then.
+# For 16-bit operands, on tensor cores: from large products to products of a few rows, as in decoding one token at a
+# time. Based on the sizes that cuBLAS and Triton's own tutorial use: tiles of 128 x 256 and 128 x 128 on Hopper with
+# eight or four warps; deep pieces where blocks are small, since little else hides the memory latency there.
 HALF = (
     ProductBlocks(128, 256, 64, 8, 3),
     ProductBlocks(256, 128, 64, 8, 3),
@@ -69,8 +69,8 @@ HALF = (
     ProductBlocks(16, 64, 128, 4, 4),
     ProductBlocks(16, 32, 128, 2, 4),
 )
-# For float32. Without TF32 products are computed by the units that compute everything else: small tiles, whose sums
-# and operands stay in registers (128 x 128 of float32 are 64 of 255 registers with eight warps).
+# For float32. Without TF32, products run on the ordinary arithmetic units: small tiles, whose sums and operands stay in
+# registers (128 x 128 of float32 take 64 of 255 registers with eight warps).
 SINGLE = (
     ProductBlocks(128, 128, 16, 8, 3),
     ProductBlocks(128, 64, 16, 8, 3),
@@ -88,11 +88,11 @@ SINGLE = (
 def suitable(
     lines: ix.Index, columns: ix.Index, depth: ix.Index, itemsize: int, functions: bool = False
 ) -> tuple[ProductBlocks, ...]:
-    """The rows of the table for products of these sizes, of which none is mostly idle; all that are not known count as
-    large. There is always one.
+    """The rows of the table for products of these sizes, without those whose blocks would be mostly idle. Symbolic
+    sizes count as large. There is always at least one row.
 
     Args:
-        itemsize: of the operands, in bytes.
+        itemsize: the size of an element of the operands, in bytes.
         functions: whether functions of the products are computed.
     """
     table: tuple[ProductBlocks, ...] = HALF if itemsize == 2 else SINGLE
@@ -112,7 +112,7 @@ def suitable(
 
 
 def _spread(row: ProductBlocks) -> ProductBlocks:
-    """A row with more warps, if a thread would have more sums than it has room for."""
+    """A row with more warps, if a thread would have more accumulators than registers for them."""
     while row.results > CROWDED and row.warps < MOST_WARPS:
         row = dataclasses.replace(row, warps=2 * row.warps)
     return row
@@ -122,11 +122,11 @@ def by_rule(
     batch: ix.Index, lines: ix.Index, columns: ix.Index, depth: ix.Index, itemsize: int, info: GpuInfo = TYPICAL,
     functions: bool = False,
 ) -> ProductBlocks:
-    """The row that is taken without a measurement: the largest of those that give each multiprocessor a block, else
-    that with the most blocks.
+    """The row that is used without a measurement: the one with the largest blocks among those that give every
+    multiprocessor a block, or else the one with the most blocks.
 
     Args:
-        info: the GPU.
+        info: the properties of the GPU.
     """
     all_rows = suitable(lines, columns, depth, itemsize, functions)
     rows = [row for row in all_rows if row.shared(itemsize) <= info.shared]

@@ -1,7 +1,7 @@
-"""Functions that Triton's language lacks, in that language: the head of every file of kernels.
+"""Functions that Triton's language lacks, written in that language: they go at the head of every file of kernels.
 
-The text is part of each generated file, so that a file can be read, compiled and interpreted by itself. A kernel that
-uses none of a function costs nothing: Triton compiles what is called.
+The text is part of each generated file, so that a file can be read, compiled and interpreted by itself. Unused
+functions cost a kernel nothing: Triton compiles only functions that are called.
 
 Invariant: a file of kernels needs nothing but Triton.
 """
@@ -14,7 +14,7 @@ import triton.language as tl
 '''
 LIBDEVICE = "from triton.language.extra import libdevice\n"
 
-# Coefficients of float32 are those of Cephes; float64 goes through exact identities of the functions that Triton has.
+# Float32 coefficients are those of Cephes; float64 uses exact identities with functions that Triton has.
 _SOURCE = '''
 @triton.jit
 def neg_(x):
@@ -251,7 +251,7 @@ def _functions() -> dict[str, str]:
 
 
 def definitions(text: str) -> str:
-    """Definitions of those functions that the text of kernels calls, and of those that these call."""
+    """The definitions of the functions that the text of kernels calls, directly or indirectly."""
     functions = _functions()
     wanted: set[str] = set()
     waiting = [text]

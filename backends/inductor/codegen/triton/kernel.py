@@ -1,11 +1,11 @@
-"""One kernel as Triton functions and the Python function that launches them.
+"""Writes one kernel as Triton functions, and the Python function that launches them.
 
-A kernel is one function, but for one that writes into parts of a buffer: what happens there first must be over in all
-programs before the next begins, so each stage is a function of its own. A reduction whose row fits a block holds it in
-registers through all stages; a longer one goes through it piece by piece, once for each stage.
+A kernel is one function, except for one that writes into parts of a buffer: a stage must be finished in all programs
+before the next begins, so each stage is a function of its own. A reduction whose row fits a block holds it in
+registers through all stages. A longer row is read piece by piece, once for each stage.
 
-Invariant: the names in the text are those of parameters and of the kernel itself alone, so that equal kernels have
-equal texts.
+Invariant: names in the text refer only to parameters and to the kernel itself, so that equal kernels have equal
+texts.
 """
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, S
 from dynamo_lite.runtime.storage_extent import storage_extent
 
 NAME = "KERNEL"
-# Beyond so many elements, or with symbolic sizes, indices have 64 bits: the last block may reach beyond the end.
+# With more elements than this, or symbolic sizes, indices have 64 bits, since the last block may reach beyond the end.
 _NARROW = 1 << 30
 _LETTERS = "zyx"
 
 
 class Written(NamedTuple):
-    """The functions of a kernel, the function ``launch_NAME``, and entries of the table of signatures."""
+    """The text of a kernel's functions, of the function ``launch_NAME``, and of its entries in the signature table."""
 
     functions: str
     launch: str
     signatures: str
 
     def renamed(self, name: str) -> Written:
-        """The same for a kernel of this name."""
+        """The same text for a kernel of this name."""
         return Written(*(text.replace(NAME, name) for text in self))
 
 
 class TritonKernel:
-    """Writes one kernel. In its text ``NAME`` stands for the kernel's name.
+    """Writes one kernel. In the text, ``NAME`` stands for the kernel's name.
 
     Args:
-        gpu: it runs on a GPU, and not in the interpreter.
-        sizes: of blocks.
+        gpu: whether the kernel runs on a GPU instead of in the interpreter.
+        sizes: the block sizes.
     """
 
     def __init__(self, kernel: Kernel, gpu: bool = False, sizes: BlockSizes = BY_RULE) -> None:
@@ -66,7 +66,7 @@ class TritonKernel:
         inputs = [b for b in kernel.buffers if b not in kernel.outputs]
         outputs = list(kernel.outputs)
         self.pointers = {b: f"in{k}" for k, b in enumerate(inputs)} | {b: f"out{k}" for k, b in enumerate(outputs)}
-        # What lies on the host a kernel on a GPU gets as numbers.
+        # A kernel on a GPU gets the elements of a buffer on the host as numbers.
         on_gpu = any(kernel.buffers[b].device.type != "cpu" for b in outputs)
         self.hosts = {b: f"host{k}" for k, b in enumerate(inputs) if on_gpu and kernel.buffers[b].device.type == "cpu"}
         self.pointers |= self.hosts
@@ -93,11 +93,11 @@ class TritonKernel:
         return Written("\n\n".join([*self._helpers, *self._functions]), launch, "".join(self._signatures))
 
     def given(self) -> list[str]:
-        """Parameters of the function that launches it."""
+        """The parameters of the launching function."""
         return ["stream", *self._given] if self.gpu else self._given
 
     def _write_functions(self) -> None:
-        """All functions, with what launches them."""
+        """Writes all functions and their launches."""
         stages = self.kernel.stages
         if any(stage.ordered or stage.check for stage in stages):
             for stage in stages:
@@ -120,7 +120,7 @@ class TritonKernel:
         return Body(self.pointers, self.wide, self.gpu, frozenset(self.hosts), self.kernel.buffers)
 
     def _function_name(self) -> str:
-        """Of the next function."""
+        """The name of the next function."""
         return NAME if not self._functions else f"{NAME}_{len(self._functions)}"
 
     def _finish(self, body: Body, blocks: dict[str, int], grid: list[str], volume: int,
@@ -129,11 +129,11 @@ class TritonKernel:
 
         Args:
             blocks: compile-time constants.
-            grid: how many programs there are, as factors.
-            volume: elements of a block.
-            around: a condition of the launch.
-            threads: how many warps run a block, if that does not follow from its volume.
-            stages: in how many stages loads of a loop are under way.
+            grid: factors of the number of programs.
+            volume: number of elements of a block.
+            around: a condition for the launch.
+            threads: number of warps per block, unless it follows from the volume.
+            stages: number of pipeline stages for the loads of a loop.
         """
         name = self._function_name()
         plain = [*self.symbols, *self.numbers]
@@ -167,13 +167,13 @@ class TritonKernel:
         self._signatures.append(f"    {name!r}: ({kinds}, {blocks}, {threads}, {stages}),\n".replace("'", '"'))
 
     def _programs(self, body: Body, loops: Sequence[tuple[ix.Var, str, int]]) -> list[str]:
-        """Hands out blocks of loops, the first ones' fastest, to programs.
+        """Assigns the blocks of loops to programs; the blocks of the first loop vary fastest.
 
         Args:
-            loops: each with the name of its block's size and that size; no name: one iteration.
+            loops: the loops, each with the name of its block size and that size; no name: a block is one iteration.
 
         Returns:
-            how many blocks of each there are, as Python.
+            the number of blocks of each loop, as Python text.
         """
         grid: list[str] = []
         if not loops:
@@ -192,7 +192,7 @@ class TritonKernel:
         return grid
 
     def _tile(self, body: Body, tile: Tile, programs: Sequence[ix.Var]) -> tuple[list[str], dict[str, int]]:
-        """The variables of a block's loops and of the loops that are programs' own; the grid, and the block's sizes."""
+        """Defines the variables of a tile's loops and of the loops over programs; returns the grid and block sizes."""
         letters = _LETTERS[-len(tile.loops):] if tile.loops else ""
         names = [f"{letter.upper()}BLOCK" for letter in letters]
         body.axes = [Axis(name) for name in names]
@@ -220,7 +220,7 @@ class TritonKernel:
             body.store(s, frozenset(range(len(body.axes))))
 
     def _apart(self, stage: Stage) -> None:
-        """A stage of a kernel that writes into parts of a buffer: what the buffer holds before, or a check."""
+        """Writes a stage of a kernel that writes into parts of a buffer: the buffer's earlier contents, or a check."""
         body = self._body()
         tile = pointwise_tile(self.kernel, stage.inner)
         grid, blocks = self._tile(body, tile, [v for v in stage.inner if v not in tile.loops])
@@ -234,7 +234,7 @@ class TritonKernel:
             self._launches += ["    if fault[2]:", "        return"]
 
     def _one_after_the_other(self, stage: Stage) -> None:
-        """Writes in their order; side by side only what certainly leads to different places."""
+        """Writes elements in program order. Only writes that certainly go to different places run in parallel."""
         body = self._body()
         loops = list(stage.inner)
         programs = [loops.pop(0)] if stage.apart and len(loops) > 1 else []
@@ -250,12 +250,12 @@ class TritonKernel:
         body.prepare(s.value.args)
         body.update(s.buffer, s.value, frozenset(range(len(body.axes))))
         if loops:
-            # The next iteration may read what another thread of this block has written.
+            # The next iteration may read an element that another thread of this block has written.
             body.line("tl.debug_barrier()")
         self._finish(body, blocks, grid, tile.volume, threads=None if tile.loops else 1)
 
     def _in_any_order(self, stage: Stage) -> None:
-        """Writes side by side, as eager's are on a GPU: threads that meet add up by atomic operations."""
+        """Writes elements in parallel, as eager does on a GPU; sums that meet in one place use atomic additions."""
         body = self._body()
         tile = pointwise_tile(self.kernel, stage.inner)
         grid, blocks = self._tile(body, tile, [v for v in stage.inner if v not in tile.loops])
@@ -266,7 +266,7 @@ class TritonKernel:
         self._finish(body, blocks, grid, tile.volume)
 
     def _scan(self, stage: Stage) -> None:
-        """A loop in order, every lane of the block carrying values of its own."""
+        """Writes a sequential loop in which every lane of the block carries its own values."""
         body = self._body()
         tile = pointwise_tile(self.kernel, self.kernel.outer, 256)
         grid, blocks = self._tile(body, tile, [v for v in self.kernel.outer if v not in tile.loops])
@@ -292,7 +292,7 @@ class TritonKernel:
             body.line(f"next{k} = {text}")
         for k in range(len(carried)):
             body.line(f"c{k} = next{k}")
-        # What was computed from the old values is not what it says any more.
+        # Values computed from the old carried values are invalid from here on.
         body.values = {n: value for n, value in body.values.items() if not any(
             inner.op == "acc" and inner.attr in names for inner in walk((n,)))}
         for s in stores:
@@ -300,7 +300,7 @@ class TritonKernel:
         self._finish(body, blocks, grid, tile.volume)
 
     def _scan_in_blocks(self, stage: Stage) -> None:
-        """A scan piece by piece: each by all threads of the block, then joined with what is carried from before."""
+        """Writes a blocked scan: all threads of the block scan a piece, which is then joined with carried values."""
         body, inner = self._body(), stage.inner
         rows = rows_of(self.kernel, inner, self.sizes)
         outer = [v for v in self.kernel.outer if v is not rows.loop]
@@ -346,7 +346,7 @@ class TritonKernel:
         for stage in stages:
             reads = {n.attr[0] for n in walk([s.value for s in stage.statements]) if n.op == "load"}
             if written & reads:
-                # Other threads of this block may have written it.
+                # Other threads of this block may have written the element.
                 body.line("tl.debug_barrier()")
             self._stage(body, stage, rows, kept)
             if not rows.whole:
@@ -367,7 +367,7 @@ class TritonKernel:
         return grid, {"XBLOCK": n}
 
     def _elements(self, body: Body, inner: Sequence[ix.Var], rows: Rows, start: str) -> None:
-        """The variables of the loops along a row, for a piece of it."""
+        """Defines the variables of the loops along a row, for one piece of it."""
         at = len(body.axes) - 1
         begin = "" if start == "0" else f"{start} + "
         place = f"{begin}tl.arange(0, RBLOCK){body.along(at)}"
@@ -432,7 +432,7 @@ class TritonKernel:
 
 
 def blocks_of(size: ix.Index, block: int) -> str:
-    """How many blocks a loop has, as Python and as Triton."""
+    """The number of blocks of a loop, as text that is valid in Python and Triton."""
     if isinstance(size, int):
         return str(-(-size // block))
     text = index_text(size, {}, str)
@@ -440,14 +440,14 @@ def blocks_of(size: ix.Index, block: int) -> str:
 
 
 def _count(buffer: Buffer) -> int:
-    """How many elements a buffer on the host has."""
+    """The number of elements of a buffer on the host."""
     count = ix.product(buffer.size)
     assert isinstance(count, int) and buffer.dtype is torch.int64
     return count
 
 
 def _extent(size: Sequence[ix.Index], stride: Sequence[ix.Index]) -> int:
-    """Elements from the first to the last of a buffer; as many as may be, where that is not known."""
+    """The distance in elements from the first to the last element of a buffer; if unknown, the largest possible."""
     known = [int(n) for n in (*size, *stride) if isinstance(n, int)]
     if len(known) < len(size) + len(stride):
         return _NARROW

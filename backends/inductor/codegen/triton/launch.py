@@ -1,11 +1,11 @@
-"""Kernels of a file on a GPU: compiled ahead, each with a function that launches it.
+"""The kernels of a file on a GPU: compiled ahead of time, each with a function that launches it.
 
-Triton's own call looks at every argument's type and alignment each time, and looks a compiled kernel up by them. Types
-are known here, and a kernel has at most four builds: whether all pointers, and all sizes, are multiples of 16, which
-decides how wide loads are. A launch is a look at these bits and one call into Triton's launcher.
+Triton's own call examines every argument's type and alignment each time, to look up a compiled kernel. Here types are
+known, and a kernel has at most four builds: they differ in whether all pointers, and all sizes, are multiples of 16,
+which decides the width of loads. A launch is a test of these bits and one call of Triton's launcher.
 
-Invariant: the build that runs is right for the call's arguments; it runs on the device that is current, in the stream
-that it is given.
+Invariant: the build that runs is correct for the call's arguments; it runs on the current device, in the stream that it
+is given.
 """
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ import torch
 from dynamo_lite.backends.inductor.codegen.triton.loading import load
 from dynamo_lite.backends.inductor.codegen.triton.tuning import FORM, Chooser, Clock, CudaClock
 
-ALIGNED = 16  # bytes of a vector load, and what Triton knows divisibility of
-_WORKERS = 8  # what compiles beside one another; most of a kernel's time is the assembler's, a process of its own
+ALIGNED = 16  # bytes of a vector load, and the divisor that Triton's attributes state
+_WORKERS = 8  # threads that compile in parallel; most of the time is the assembler's, a process of its own
 
 
 def load_for_gpu(source: str, device: int, clock: Clock | None = None) -> dict[str, Any]:
     """The functions that launch the kernels of a file on a device.
 
     Args:
-        source: see ``write_source``.
-        device: its index.
-        clock: what measures where several forms of a kernel compete; None: the device's events.
+        source: the text, see ``write_source``.
+        device: the index of the device.
+        clock: measures competing forms of a kernel; None: by events of the device.
     """
     namespace = load(source)
     kernels = {name: Builds(namespace[name], *(*described, device))
@@ -41,33 +41,33 @@ def load_for_gpu(source: str, device: int, clock: Clock | None = None) -> dict[s
     namespace.update({f"run_{name}": kernel.launcher() for name, kernel in kernels.items()})
     launches = launches_of(namespace, clock or CudaClock(device))
     wanted = [name for name in kernels if _is_wanted(name, launches)]
-    _driver()  # compiles its own code, which each of the threads would do
+    _driver()  # compiles its own code, which otherwise each thread would do
     with ThreadPoolExecutor(min(_WORKERS, len(kernels) or 1)) as pool:
-        # Now, and not at the first launch, so that what cannot be compiled is known while there is another way.
+        # Compiled now rather than at the first launch, so that a failure is known while there is an alternative.
         made = [(name, pool.submit(kernels[name].prepare)) for name in wanted]
         for name, future in made:
             error = future.exception()
             if error is not None and FORM not in name:
-                raise error  # others are left out when all are measured
+                raise error  # when all forms are measured, others remain
     return launches
 
 
 def _is_wanted(name: str, launches: Mapping[str, Any]) -> bool:
-    """Whether a kernel is of a form that may run."""
+    """Whether a kernel belongs to a form that may run."""
     kernel = name.partition("_")[0]
     launch = launches[f"launch_{kernel}"]
     if not isinstance(launch, types.FunctionType):
-        return True  # all forms are measured yet
+        return True  # all forms have yet to be measured
     form = launch.__name__.removeprefix("launch_")
     return (name == form or name.startswith(f"{form}_")) and (FORM in form) is (FORM in name)
 
 
 def launches_of(namespace: Mapping[str, Any], clock: Clock) -> dict[str, Any]:
-    """The functions that launch the kernels of a file, each in the form that is the fastest.
+    """The functions that launch the kernels of a file, each in its fastest form.
 
     Args:
-        namespace: what the file defines, and what it calls.
-        clock: what measures.
+        namespace: the names that the file defines, and those of functions that it calls.
+        clock: measures the forms.
     """
     launches = {name: value for name, value in namespace.items() if name.startswith("launch_") and FORM not in name}
     for name, (digest, sizes, forms) in namespace.get("ALTERNATIVES", {}).items():
@@ -83,11 +83,11 @@ class Builds:
 
     Args:
         kernel: Triton's function.
-        types: of its parameters, as Triton's signatures have them.
+        types: the types of its parameters, in the notation of Triton's signatures.
         blocks: its compile-time constants.
-        warps: how many run a block.
-        stages: in how many stages loads of a loop are under way.
-        device: index of the device.
+        warps: number of warps per block.
+        stages: number of pipeline stages for the loads of a loop.
+        device: the index of the device.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class Builds:
         self._device = device
         self._made: dict[int, Any] = {}
         if "device_assert" in kernel.src:
-            # Assertions are compiled in then, as those of eager's kernels are; checks of overflow are not wanted.
+            # Assertions are compiled in, as eager's kernels have them. Overflow checks are not wanted.
             self._options |= {"debug": True, "sanitize_overflow": False}
         self._pointers = [name for name, kind in self._types.items() if kind.startswith("*")]
-        # Numbers from the host are other ones at each call, and no sizes.
+        # Numbers from the host differ from call to call, and are not sizes.
         self._sizes = [name for name, kind in self._types.items() if kind == "i64" and not name.startswith("host")]
 
     def compile(self, build: int) -> Any:
-        """One of the builds.
+        """Compiles one of the builds.
 
         Args:
             build: 1: not all pointers are multiples of 16; 2: not all sizes are; 3: neither.
@@ -124,7 +124,7 @@ class Builds:
         return made
 
     def prepare(self) -> None:
-        """Compiles the build for aligned pointers and sizes, and what launches it.
+        """Compiles the build for aligned pointers and sizes, and its launcher.
 
         Up to Triton 3.6 a launcher is a C module for each signature, a quarter of a second of gcc. Triton keeps it on
         disk and finds it there when the kernel is loaded.
@@ -133,15 +133,15 @@ class Builds:
         _driver().launcher_cls(made.src, made.metadata)
 
     def loaded(self, build: int) -> tuple[Any, Any, Any]:
-        """A build on its device: what launches it, with which function and metadata. The device is current."""
+        """A build loaded on the current device: its launcher, its function and its metadata."""
         made = self.compile(build)
-        launch = made.run  # loads it
+        launch = made.run  # this attribute loads the kernel
         self._made.pop(build)
         _keep(made)
         return launch, made.function, made.packed_metadata
 
     def launcher(self) -> Callable[..., None]:
-        """A function of the number of programs, the stream and the kernel's arguments."""
+        """A function that launches the kernel, given the number of programs, the stream and the kernel's arguments."""
         names = list(self._types)
         addresses = {name: f"p{at}" for at, name in enumerate(self._pointers)}
         lines = [f"def run({', '.join(['programs', 'stream', *names])}):"]
@@ -169,28 +169,28 @@ _loaded: list[Any] = []
 
 
 def _keep(made: Any) -> None:
-    """Keeps a kernel loaded until the process ends: newer versions of Triton unload it when its object goes, whether
-    its function is still called or not. A CUDA graph that somebody has recorded may call it when all of ours is gone.
+    """Keeps a kernel loaded until the process ends. Newer versions of Triton unload it when its object is freed,
+    whether its function is still called or not, for example by a CUDA graph that outlives all objects of this module.
     """
-    made.asm.clear()  # what is loaded needs its stages of compilation no more
-    made.module = None  # so that nothing is unloaded at the end, when the driver may have gone before
+    made.asm.clear()  # a loaded kernel no longer needs its stages of compilation
+    made.module = None  # prevents unloading at process exit, when the driver may be gone
     _loaded.append(made)
 
 
 def _driver() -> Any:
-    """What Triton loads and launches kernels with."""
+    """The driver with which Triton loads and launches kernels."""
     return importlib.import_module("triton.runtime").driver.active
 
 
 @functools.cache
 def _target(device: int) -> Any:
-    """What Triton compiles for on a device."""
+    """Triton's compilation target for a device."""
     major, minor = torch.cuda.get_device_capability(device)
     return importlib.import_module("triton.backends.compiler").GPUTarget("cuda", major * 10 + minor, 32)
 
 
 def unavailable(devices: set[int]) -> str | None:
-    """Why kernels can't run on some GPUs; None if they can."""
+    """The reason why kernels can't run on some GPUs; None if they can."""
     if torch.version.hip is not None:
         return "Triton kernels are written for CUDA, and this torch is built for ROCm"
     if importlib.util.find_spec("triton") is None:
@@ -201,4 +201,4 @@ def unavailable(devices: set[int]) -> str | None:
     return f"Triton has no code for {old[0]}: compute capability {OLDEST[0]}.{OLDEST[1]} is the least" if old else None
 
 
-OLDEST = (7, 5)  # what Triton 3.6 compiles for
+OLDEST = (7, 5)  # oldest compute capability that Triton 3.6 supports

@@ -1,6 +1,6 @@
-"""A product by the library, and Triton for what follows it: one of the ways in which a product's kernel may run.
+"""One form of a product's kernel: the library's matrix product, followed by a Triton kernel for the epilogue.
 
-Invariant: it has the parameters of the product's kernel, and writes what that writes.
+Invariant: this form has the parameters of the product's kernel, and writes the same results.
 """
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dynamo_lite.backends.inductor.scheduler.library_product import PRODUCT
 
 
 class LibraryProductKernel(TritonKernel):
-    """Writes the call, and the kernel of what follows.
+    """Writes the library call, and the kernel of the epilogue.
 
     Args:
-        library: what is called.
+        library: the library's product to call.
     """
 
     def __init__(self, kernel: Kernel, gpu: bool, library: LibraryProduct) -> None:
@@ -46,7 +46,7 @@ class LibraryProductKernel(TritonKernel):
         return Written(functions, launch + "\n\n" + "\n".join(lines), signatures)
 
     def _matrix(self, operand: Operand) -> str:
-        """A tensor over the elements of a parameter."""
+        """The text of a tensor over the elements of a parameter."""
         pointer = self.pointers[operand.buffer]
         offset = index_text(operand.offset, {}, str)
         start = f"{pointer}.storage_offset()" + ("" if offset == "0" else f" + {offset}")

@@ -1,8 +1,8 @@
-"""A file of Triton kernels as functions.
+"""Makes the functions of a file of Triton kernels callable.
 
-Triton is imported here alone, when the first kernel is loaded.
+Only this module imports Triton, when the first kernel is loaded.
 
-Invariant: kernels run on CPU tensors by Triton's interpreter only, which is chosen when Triton is imported.
+Invariant: kernels run on CPU tensors only in Triton's interpreter, which must be selected before Triton is imported.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _numbers = itertools.count()
 
 
 def unavailable() -> str | None:
-    """Why Triton kernels can't run on CPU tensors in this process; None if they can."""
+    """The reason why Triton kernels can't run on CPU tensors in this process; None if they can."""
     if os.environ.get("TRITON_INTERPRET") != "1":
         return "Triton kernels run on CPU tensors by its interpreter alone: set TRITON_INTERPRET=1"
     if importlib.util.find_spec("triton") is None:
@@ -31,7 +31,7 @@ def unavailable() -> str | None:
 def load(source: str) -> dict[str, Any]:
     """The names that a file of kernels defines."""
     filename = f"<dynamo_lite kernels {next(_numbers)}>"
-    # Triton reads a kernel's source by the lines of its file.
+    # Triton reads a kernel's source through linecache.
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     namespace: dict[str, Any] = {"__name__": "dynamo_lite.backends.inductor.generated"}
     exec(compile(source, filename, "exec"), namespace)

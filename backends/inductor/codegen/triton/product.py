@@ -1,10 +1,11 @@
-"""Matrix products as Triton kernels: a block of results is summed up piece by piece by ``tl.dot``, and what is fused
-behind is computed on it before it is stored.
+"""Matrix products as Triton kernels: ``tl.dot`` accumulates a block of results piece by piece along the depth, and the
+fused epilogue is computed on the block before it is stored.
 
-The kernel's first stage is the sum of products, its second what follows (``scheduler/contraction.py``). Programs go
-through the results in groups of lines, see ``ProductBlocks``. What an operand's element is may be an expression.
+The kernel's first stage is the sum of products, its second the epilogue (``scheduler/contraction.py``). Programs
+process the results in groups of rows, see ``ProductBlocks``. An operand's element may be the value of an expression.
 
-Invariant: sums are of float32; beyond the ends of lines, columns and depth zeros are added up, and nothing is stored.
+Invariant: sums are accumulated in float32. Beyond the last row, column and depth, zeros are added, and nothing is
+stored.
 """
 from __future__ import annotations
 
@@ -20,15 +21,15 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, S
 _BOTH = frozenset((0, 1))
 _EXACT = "ieee"
 ALLOWED = 'torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32"'
-"""Whether products of float32 may be computed in TF32, as Python."""
+"""Python text of the condition that products of float32 may be computed in TF32."""
 
 
 class ProductKernel(TritonKernel):
-    """Writes the kernel of a product.
+    """Writes the kernel of a matrix product.
 
     Args:
-        blocks: of which sizes.
-        precision: of float32 operands, as ``tl.dot`` has it: "ieee", or "tf32" where torch's settings allow it.
+        blocks: the block sizes.
+        precision: the precision of float32 operands in ``tl.dot``: "ieee", or "tf32" where torch's settings allow it.
     """
 
     def __init__(self, kernel: Kernel, gpu: bool, blocks: ProductBlocks, precision: str = "ieee") -> None:
@@ -41,14 +42,14 @@ class ProductKernel(TritonKernel):
         assert tiles is not None
         single = self.kernel.buffers[tiles.contraction.left.buffer].dtype not in HALF
         if single and self.gpu and self.precision != _EXACT:
-            # The setting may be another one at a later call.
+            # The setting may differ in a later call.
             self._write_function(self.precision, ALLOWED)
             self._write_function(_EXACT, ALLOWED.replace("==", "!="))
         else:
             self._write_function(self.precision, "")
 
     def _write_function(self, precision: str, around: str) -> None:
-        """The kernel; ``around`` is a condition of its launch."""
+        """Writes the kernel; ``around`` is a condition for its launch."""
         tiles, (first, second) = self.kernel.tiles, self.kernel.stages
         assert tiles is not None and tiles.line is not None and not tiles.contraction.transposed
         (sum_,), (k,) = first.statements, first.inner
@@ -68,7 +69,7 @@ class ProductKernel(TritonKernel):
         self._finish(body, sizes, grid, n.lines * n.columns, around, n.warps, n.stages)
 
     def _places(self, body: Body) -> list[str]:
-        """Which block of results a program computes; the grid."""
+        """Computes which block of results belongs to a program; returns the grid."""
         tiles, n = self.kernel.tiles, self.blocks
         assert tiles is not None and tiles.line is not None
         lines, columns = blocks_of(tiles.line.size, n.lines), blocks_of(tiles.lane.size, n.columns)
@@ -80,7 +81,7 @@ class ProductKernel(TritonKernel):
             body.names[tiles.batch], body.spread[tiles.batch] = "b", frozenset()
             size = index_text(tiles.batch.size, {}, str)
             grid.append(size if size.isdigit() else f"({size})")
-        # Lines of blocks in groups: within one, column by column.
+        # Groups of block rows; within a group, programs go column by column.
         body.line(f"group = program // (GROUP * {grid[1]})")
         body.line(f"lines = tl.minimum({grid[0]} - group * GROUP, GROUP)")
         body.line(f"program = program % (GROUP * {grid[1]})")
@@ -95,7 +96,7 @@ class ProductKernel(TritonKernel):
         return "" if isinstance(v.size, int) and v.size % block == 0 else f"{name}_mask"
 
     def _axes(self, body: Body, first: ix.Var, second: ix.Var, *blocks: str, k: ix.Var | None = None) -> None:
-        """The loops of a tile of two axes; ``k`` is the one that is summed over."""
+        """Declares the two axes of a tile; ``k`` is the loop that is summed over."""
         tiles, n = self.kernel.tiles, self.blocks
         assert tiles is not None
         sizes = {"YBLOCK": n.lines, "XBLOCK": n.columns, "KBLOCK": n.depth}
@@ -127,9 +128,9 @@ class ProductKernel(TritonKernel):
         body.indent -= 1
 
     def _operand(self, body: Body, node: Node, depth: int) -> str:
-        """A piece of an operand, zero beyond the ends; ``depth`` is the axis along which is summed."""
+        """The text of a piece of an operand, zero beyond the ends; ``depth`` is the axis that is summed over."""
         narrow = _narrow(node)
-        # The interpreter has no products of bfloat16, and those of float32 are the same.
+        # The interpreter has no products of bfloat16. Products of the same values in float32 are equal.
         half = narrow.dtype in HALF and self.gpu
         body.prepare([narrow])
         if narrow.op == "load":
@@ -148,7 +149,7 @@ class ProductKernel(TritonKernel):
 
 
 def _narrow(node: Node) -> Node:
-    """What is multiplied, without the conversion to the type of the sums."""
+    """The operand without its conversion to the accumulators' type."""
     if node.op == "cast" and node.args[0].dtype in HALF:
         return node.args[0]
     return node

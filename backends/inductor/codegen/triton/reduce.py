@@ -1,7 +1,7 @@
-"""Reductions in Triton: what is accumulated piece by piece, and how the lanes of a block are joined.
+"""Reductions in Triton: accumulation piece by piece, and the combination of a block's lanes.
 
-Invariant: NaN is the largest and the least of all, and among equal elements the first is the largest, as in eager;
-lanes that do not exist change nothing.
+Invariant: as in eager, NaN is both the maximum and the minimum of all values, and among equal elements the first is
+selected. Lanes that do not exist change nothing.
 """
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from dynamo_lite.backends.inductor.codegen.triton.expressions import VALUE, cons
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, positions_ascend
 
-_NOWHERE = "9223372036854775807"  # the position of no element
+_NOWHERE = "9223372036854775807"  # stands for the position if there is no element
 
 
 class Reduction:
     """The text of one ``Accumulate``.
 
     Attributes:
-        acc: its name among the kernel's results; ``result`` is the name of the finished value.
-        positions: whether it looks for the place of an element.
-        ascending: pieces come in the order of their positions; else positions of equal elements are compared.
+        acc: the accumulator's name among the kernel's results; ``result`` is the name of the finished value.
+        positions: whether the reduction finds the position of an element.
+        ascending: whether pieces come in the order of their positions; if not, positions of equal elements are
+            compared.
     """
 
     def __init__(self, statement: Accumulate, name: str, rows: bool, loops: Sequence[ix.Var]) -> None:
@@ -38,7 +39,7 @@ class Reduction:
         self._dim = "1, keep_dims=True" if rows else "0"
 
     def _start(self) -> str:
-        """The value that changes nothing."""
+        """The neutral element of the reduction."""
         if self.kind in ("any", "all"):
             return f"tl.full((), {int(self.kind == 'all')}, tl.int32)"
         if self.kind in ("sum", "prod"):
@@ -60,7 +61,7 @@ class Reduction:
 
     # ------------------------------------------------------------ a row at once
     def whole(self, value: str, position: str, mask: str) -> list[str]:
-        """The finished value of a row that the block holds."""
+        """The statements for a row that the block holds as a whole."""
         value = self._as(value)
         if mask:
             value = f"tl.where({mask}, {value}, {self._start()})"
@@ -79,7 +80,7 @@ class Reduction:
         return lines
 
     def take(self, value: str, position: str, mask: str) -> list[str]:
-        """Takes in a piece of a row."""
+        """The statements that accumulate a piece of a row."""
         name, value = self.name, self._as(value)
         if self.positions:
             test = f"{self._better(value, name)} | ({name}_at == {_NOWHERE})"
@@ -99,7 +100,7 @@ class Reduction:
         return [f"{name} = tl.where({mask}, {joined}, {name})" if mask else f"{name} = {joined}"]
 
     def finish(self) -> list[str]:
-        """The finished value, after all pieces."""
+        """The statements that compute the finished value after all pieces."""
         name = self.name
         if not self.positions:
             return [f"{self.result} = {self._joined(name)}"]

@@ -1,10 +1,10 @@
-"""Scans in Triton, a block at a time.
+"""Scans in Triton, one block at a time.
 
-What is carried over elements that follow one another may be joined in any grouping (``ir.loops.Carried``), so the
-threads of a block scan a piece of a row together, and what came before is joined to all of it. A sum is added up in
-another order than element by element, as eager's is on a GPU.
+Values carried over consecutive elements may be joined in any grouping (``ir.loops.Carried``). So a block's threads scan
+a piece of a row in parallel, and the value carried from earlier pieces is joined with each result. The additions of a
+sum are therefore in another order than element by element, as eager's are on a GPU.
 
-Invariant: what stands behind a row's end changes nothing that is stored.
+Invariant: elements behind a row's end do not affect any stored value.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def can_join(stage: Stage) -> bool:
 
 
 def _is_of(value: Node, elements: set[Node | None]) -> bool:
-    """Whether a value is made of nothing but what is carried, elements and constants."""
+    """Whether a value is computed only from carried values, elements and constants."""
     waiting = [value]
     while waiting:
         node = waiting.pop()
@@ -40,9 +40,9 @@ class BlockScan:
     """The text of one scan.
 
     Args:
-        carried: what it carries.
-        body: of the kernel, with its axes; ``results`` gets what is carried at each element.
-        name: of the kernel's function.
+        carried: the carried values.
+        body: the body of the kernel, with its axes; ``results`` gets the carried value at each element.
+        name: the name of the kernel's function.
     """
 
     def __init__(self, carried: Sequence[Accumulate], body: Body, name: str) -> None:
@@ -51,7 +51,7 @@ class BlockScan:
         self._every = frozenset(range(len(body.axes)))
 
     def function(self) -> str:
-        """The function that joins what is carried over some elements, and over those behind them."""
+        """The function that joins the values carried over some elements with those over the elements after them."""
         body = Body({}, False, self._body.gpu)
         count = range(len(self._carried))
         for k, s in enumerate(self._carried):
@@ -64,13 +64,14 @@ class BlockScan:
         return "\n".join([head, *body.lines, f"    return {', '.join(joined)}", ""])
 
     def begin(self) -> None:
-        """What is carried before the first piece."""
+        """Defines the carried values before the first piece."""
         shape = self._body.shape(self._every - {len(self._body.axes) - 1}) if self._rows else "()"
         for k, s in enumerate(self._carried):
             self._body.line(f"c{k} = {self._start(s).replace('()', shape, 1)}")
 
     def piece(self, start: str | None) -> None:
-        """What is carried at each element of a piece of the row; it is the whole row if it has no start."""
+        """Computes the carried values at each element of a piece of the row, or of the whole row if ``start`` is None.
+        """
         body, count = self._body, range(len(self._carried))
         body.values = {}
         elements = [s.element for s in self._carried if s.element is not None]
@@ -92,7 +93,7 @@ class BlockScan:
             body.line(f"{', '.join(names)} = {self._join}({', '.join([*before, *names])})")
             keep = ", keep_dims=True" if self._rows else ""
             for k, s in enumerate(self._carried):
-                # Of the last element, behind which there are only zeros, whatever it is.
+                # Selects the value at the last element: the others become zero, so that a sum gives it.
                 last = f"tl.where(r == {start} + RBLOCK - 1, s{k}, {const_text(0, s.value.dtype)})"
                 body.line(f"c{k} = tl.sum({last}, {axis}{keep}).to({VALUE[s.value.dtype]})")
         for k, s in enumerate(self._carried):

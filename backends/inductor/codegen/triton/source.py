@@ -1,10 +1,10 @@
-"""Triton for kernels: one Python file for all kernels of a graph, each distinct kernel once.
+"""Triton source for kernels: one Python file for all kernels of a graph, which contains each distinct kernel once.
 
-``write_source`` is the door. A file defines the kernels, for each a function that launches it, and ``SIGNATURES``:
-the types of each kernel's parameters, its blocks' sizes, how many warps run it and in how many stages loops load, which
-is what compiling it without a call needs. Where several forms of a kernel compete, ``ALTERNATIVES`` has for the
-function that launches it a digest of all forms, how many of the last parameters are sizes, and the functions that
-launch them, the one by rule first.
+``write_source`` is the entry point. A file defines the kernels, a launching function for each, and ``SIGNATURES``: the
+types of each kernel's parameters, its block sizes, its number of warps and of pipeline stages, which are needed to
+compile it without a call. Where several forms of a kernel compete, ``ALTERNATIVES`` maps the launching function to a
+digest of all forms, the number of parameters at the end that are sizes, and the launching functions of the forms, the
+default form first.
 """
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ def write_source(
     kernels: Sequence[Kernel], gpu: bool = False, tuning: Tuning = BY_RULE, info: GpuInfo = TYPICAL,
     precision: str = "ieee",
 ) -> tuple[str, list[str]]:
-    """``(source, symbols)``: the file, and the name of the function that launches each kernel.
+    """``(source, symbols)``: the file's text, and the name of the launching function of each kernel.
 
     Args:
-        gpu: kernels are launched by functions ``run_...``, which ``launch`` makes; the interpreter calls them.
-        tuning: see there.
-        info: the GPU that they are made for.
-        precision: of products of float32, see ``ProductKernel``.
+        gpu: whether kernels run on a GPU, where they are launched by functions ``run_...``, which ``launch`` makes; if
+            not, they run in the interpreter.
+        tuning: the choices between forms, see ``Tuning``.
+        info: the GPU for which the kernels are made.
+        precision: the precision of products of float32, see ``ProductKernel``.
     """
     names: dict[tuple[Written, ...], str] = {}
     sizes: dict[str, int] = {}
@@ -81,7 +82,7 @@ def _digest(forms: tuple[Written, ...]) -> str:
 
 
 def _writers(kernel: Kernel, gpu: bool, tuning: Tuning, info: GpuInfo, precision: str) -> list[TritonKernel]:
-    """What writes the forms of a kernel that compete, that by rule first. The interpreter's kernels have one."""
+    """The writers of a kernel's competing forms, the default form first. Kernels for the interpreter have one form."""
     if kernel.tiles is not None:
         return _product_writers(kernel, gpu, tuning, info, precision)
     plain = not any(s.ordered or s.check or s.scan for s in kernel.stages)

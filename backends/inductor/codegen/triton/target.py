@@ -1,4 +1,4 @@
-"""Triton as a target: see ``inductor.target``. Nothing here needs Triton."""
+"""Triton as a target, see ``inductor.target``. Nothing in this module needs Triton."""
 from __future__ import annotations
 
 import functools
@@ -17,12 +17,13 @@ from dynamo_lite.backends.inductor.target import PRODUCTS, Abilities, Products, 
 
 aten = torch.ops.aten
 
-# Their lowerings are templates of the C++ target alone.
+# Operators whose lowerings are templates for the C++ target only.
 _CONVOLUTIONS = frozenset({aten.convolution.default})
-# One line is a product with a vector, which memory decides, and a sum of one product is no sum: there is no loop.
+# The smallest sizes are 2: a product of a single line or column is limited by memory bandwidth, and a sum of one
+# product needs no loop.
 _IN_BLOCKS = Products(frozenset({torch.float32}) | HALF, 2, 2, 2, False)
 
-# Writes that join a value with what is there by another operation than a sum.
+# Indexed writes that combine a value with the element's earlier value by an operation other than addition.
 _JOINING = frozenset({aten.scatter_reduce.two, aten.scatter.reduce, aten.scatter.value_reduce})
 _ADDING = frozenset({
     aten.scatter_add.default, aten.index_add.default, aten.index_put.default, aten._unsafe_index_put.default,
@@ -34,8 +35,9 @@ _SCANS = frozenset({
 
 
 def _leaves(node: torch.fx.Node, info: GpuInfo) -> bool:
-    """Writes by index in which threads may meet: in no order if that is allowed, sums by atomic additions. Scans of so
-    few long rows that most of the device would idle, one block going through each: the library shares a row out."""
+    """Whether a node is left to the library: indexed writes in which threads may collide, if they must be deterministic
+    or if there is no atomic addition; and scans of a few long rows. One block would scan each such row, leaving most of
+    the device idle, whereas the library splits rows."""
     if node.target in _SCANS:
         return _is_narrow(node.args[0].meta["val"], node.args[1], info)  # type: ignore[union-attr, arg-type]
     if node.target not in _ADDING and node.target not in _SETTING:
@@ -57,8 +59,8 @@ def triton_target(gpu: bool, tuning: Tuning, info: GpuInfo = TYPICAL) -> Target:
     """Kernels in Triton: for CUDA tensors, or for CPU tensors in its interpreter.
 
     Args:
-        tuning: which products are templates', and what is measured.
-        info: the GPU that kernels are made for.
+        tuning: which products use templates, and what is measured.
+        info: the GPU for which kernels are made.
     """
     library = _CONVOLUTIONS if tuning.products in ("template", "measured") else _CONVOLUTIONS | PRODUCTS
     write = functools.partial(_write, gpu=gpu, tuning=tuning, info=info)

@@ -1,12 +1,12 @@
-"""Which of several forms of a kernel runs: measured at the first call, and kept by kernel and device.
+"""The choice among several forms of a kernel: measured at the first call, and stored by kernel and device.
 
 A form is a function that launches the kernel, see ``ALTERNATIVES`` in ``source``. Each is measured on the call's own
-tensors, but for what it writes, which goes to copies. What was found stands in the cache folder under a digest of the
-forms' text, the device's name, the versions of torch and Triton, and the call's sizes, those that are symbols rounded
-up to powers of two: another process measures nothing.
+tensors, except that writes go to copies. The result is stored in the cache folder under a digest of the forms' text,
+the device's name, the versions of torch and Triton, and the call's sizes, of which symbolic ones are rounded up to
+powers of two. Other processes need not measure again.
 
-Invariant: whichever form runs, and while all are measured, a call writes what the form by rule writes, once. What can't
-be measured, as a CUDA graph that is being recorded, runs by rule, and nothing is decided.
+Invariant: whichever form runs, and while all are measured, a call writes what the default form writes, once. If forms
+can't be measured, as while a CUDA graph is being recorded, the default form runs, and no choice is made.
 """
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from dynamo_lite import log
 from dynamo_lite.backends.inductor import kept_choices
 
 FORM = "_form"
-"""In the names of forms of a kernel that compete, but for the first one's."""
+"""Part of the names of a kernel's competing forms, except for the first form."""
 _SUFFIX = ".form"
 Launch = Callable[..., None]
 
 
 class Clock(Protocol):
-    """What measures."""
+    """A clock that measures kernels."""
 
     def name(self) -> str:
-        """What is measured: the device and all that decides its speed, so that what was found there holds."""
+        """Identifies the device and everything that decides its speed, so that results are valid for this name."""
 
     def ready(self) -> bool:
-        """Whether it can measure now."""
+        """Whether the clock can measure now."""
 
     def measure(self, run: Callable[[], None]) -> float:
-        """Seconds that a run takes on the device."""
+        """The duration of a run on the device, in seconds."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CudaClock:
-    """CUDA events around each run, with the second cache emptied before it, as other kernels leave it.
+    """Measures with CUDA events around each run. Before it, the L2 cache is flushed, as other kernels would do.
 
     Attributes:
-        device: its index.
-        seconds: about so long each form is measured.
+        device: the index of the device.
+        seconds: approximate duration of the measurement of each form.
     """
 
     device: int
@@ -64,7 +64,7 @@ class CudaClock:
     def measure(self, run: Callable[[], None]) -> float:
         properties = torch.cuda.get_device_properties(self.device)
         flush = torch.empty(2 * properties.L2_cache_size, dtype=torch.int8, device=f"cuda:{self.device}")
-        run()  # loads the kernel
+        run()  # the first run loads the kernel
         once = self._once(run, flush)
         repeats = min(max(int(self.seconds / max(once, 1e-6)), 3), 100)
         return statistics.median(self._once(run, flush) for _ in range(repeats))
@@ -85,11 +85,11 @@ class Chooser:
     """Chooses among the forms of one kernel.
 
     Attributes:
-        digest: of the forms' text.
-        names, forms: the functions that launch it, and how they are called; the one by rule first.
-        written: which arguments the kernel writes, as places behind the stream.
-        sizes: how many of the last arguments are sizes.
-        clock: what measures.
+        digest: a digest of the forms' text.
+        names, forms: the names of the launching functions, and the functions; the default form comes first.
+        written: indices of the arguments that the kernel writes, counted after the stream.
+        sizes: number of arguments at the end that are sizes.
+        clock: measures the forms.
     """
 
     digest: str
@@ -101,7 +101,7 @@ class Chooser:
     chosen: dict[tuple[int, ...], Launch] = dataclasses.field(default_factory=dict)
 
     def launcher(self) -> Launch:
-        """The function that launches the kernel: the form that was found, where that is known already."""
+        """The function that launches the kernel: directly in the chosen form, if that is known already."""
         if not self.sizes:
             kept = self._kept(self._key(()))
             if kept is not None:
@@ -109,7 +109,7 @@ class Chooser:
         return functools.partial(_launch, self)
 
     def choose(self, shape: tuple[int, ...], stream: int, args: tuple[Any, ...]) -> Launch:
-        """The form for a call's sizes."""
+        """The form to use for a call's sizes."""
         key = self._key(shape)
         found = self._kept(key)
         if found is None:
@@ -126,7 +126,7 @@ class Chooser:
             try:
                 given = [_copy(a) if at in self.written else a for at, a in enumerate(args)]
                 times[name] = self.clock.measure(functools.partial(form, stream, *given))
-            except Exception as error:  # as Triton raises them: out of shared memory or registers, no such instruction
+            except Exception as error:  # raised by Triton, e.g. if out of shared memory or registers
                 failed[name] = f"{type(error).__name__}: {error}"
         best = min(times, key=lambda name: times[name], default=self.names[0])
         told = [f"{name} {1e6 * t:.1f} us" for name, t in sorted(times.items(), key=lambda pair: pair[1])]
@@ -157,7 +157,7 @@ def _launch(chooser: Chooser, stream: int, *args: Any) -> None:
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same layout with the same contents, which may be written over."""
+    """A copy of a tensor with the same layout, which may be overwritten."""
     copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
     return copy.copy_(tensor)
 
