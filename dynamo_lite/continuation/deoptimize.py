@@ -245,7 +245,7 @@ _State = list[tuple[Callable[[Any], Any], Any]]
 
 
 def random_state(of_torch: bool = True, generators: Iterable[Any] = ()) -> _State:
-    """The states of torch's and Python's random number generators: pairs of a setter and its argument."""
+    """The states of random number generators of torch, Python and NumPy: pairs of a setter and its argument."""
     state: _State = [
         (g.setstate, g.getstate()) if isinstance(g, Random) else (g.set_state, g.get_state())  # NumPy's
         for g in generators

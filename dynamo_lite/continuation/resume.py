@@ -8,7 +8,7 @@ with a break in its body does not nest C frames.
 
 A *resume function* has the same code as C: its reachable instructions, its exception table, its name and lines. Only
 its parameters differ, and a prologue that rebuilds the stack and jumps to the instruction. Python 3.11 and later have
-no block stack, so a resume point inside loops, ``with`` and ``try`` needs no special handling. These do:
+no block stack, so a resume point inside loops, ``with`` and ``try`` is an ordinary one. Special cases:
 
 * Cells. The cells and free variables of C are free variables of the resume code. The guarded code passes the cell
   objects themselves as its closure, so inner functions made before the break share them.

@@ -85,7 +85,7 @@ _OWN_NAMES = frozenset({
 })
 
 
-# ---------------------------------------------------------------- operators, which Python looks up in the class
+# ---------------------------------------------------------------- operators: Python looks them up in the class
 def _forwarded(function: Callable[..., Any]) -> Callable[..., Any]:
     """A special method that applies an operator to the original. If the result is the original, it returns the compiled
     module."""

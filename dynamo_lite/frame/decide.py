@@ -118,7 +118,7 @@ def enable_code(code: types.CodeType) -> None:
         unskip(code, None)
 
 
-# ---------------------------------------------------------------- what no code of ours can take up
+# ---------------------------------------------------------------- code that can't be compiled
 def _has_two_cells_of_one_name(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
     """A comprehension of Python 3.12 and later may make a cell with the name of a free variable of its function."""
     twice = {*frame.user_code.co_cellvars}.intersection(frame.user_code.co_freevars)
@@ -130,7 +130,7 @@ def _has_two_cells_of_one_name(settings: Settings, frame: Frame, function: types
     return Decision(SKIP, reason)
 
 
-# ---------------------------------------------------------------- left alone
+# ---------------------------------------------------------------- code that is left alone
 # Compiled graphs, and the compiler itself when it works while the program runs, for example on the backward pass of a
 # graph that a captured function differentiates. Neither they nor the functions they call belong to the program.
 _BACKENDS = "dynamo_lite.backends."
@@ -271,7 +271,7 @@ def _entry_by_types(frame: Frame) -> Any:
     return plain_entry(guards, None)
 
 
-# ---------------------------------------------------------------- compiled often enough
+# ---------------------------------------------------------------- recompile limit
 def _is_at_the_limit(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
     """The function has as many entries as config allows: a frame that fits none runs in plain Python."""
     if counted_entries(frame) < setting("recompile_limit"):

@@ -186,7 +186,7 @@ def _to_put_back(output: OutputGraph, inputs: list[Any], run: Any) -> tuple[list
     return ([], places) if by_torch else None
 
 
-# ---------------------------------------------------------------- what is live
+# ---------------------------------------------------------------- live values
 def _locals_to_keep(frame: Frame, tx: Translator, live: frozenset[str]) -> frozenset[str]:
     """Locals and cells that nothing reads any more, but whose values must not be finalized before the frame returns."""
     effects = tx.output.effects

@@ -53,7 +53,7 @@ def first_request(settings: Settings, frame: Frame) -> TraceRequest:
     )
 
 
-# ---------------------------------------------------------------- what has changed
+# ---------------------------------------------------------------- changed values
 class _Change(NamedTuple):
     """A guard of an entry that does not hold; for a guard on a tensor, with the tensor."""
 
@@ -186,7 +186,7 @@ def _differs_in_sizes(step: tuple[Any, ...], tensor: Any) -> bool:
     return tensor_spec(tensor)[:4] == step[3:7]
 
 
-# ---------------------------------------------------------------- why
+# ---------------------------------------------------------------- reasons for a recompilation
 def guard_failures(frame: Frame) -> list[GuardFailure]:
     """Why each entry does not fit, without duplicates: the broadest entry first, then the most recently used."""
     found: dict[str, GuardFailure] = {}

@@ -412,7 +412,7 @@ def change_dict(target: dict[Any, Any], steps: tuple[tuple[Any, ...] | None, ...
 
 def set_attribute(target: Any, name: str, value: Any) -> None:
     """Stores an attribute in the object itself, as the traced code decided."""
-    cls = type(target)  # the object is not asked for its class: it may define __getattribute__
+    cls = type(target)  # reads nothing from the object: its class may define __getattribute__
     if issubclass(cls, type):
         type.__setattr__(target, name, value)
     elif cls.__setattr__ is object.__setattr__ or not cls.__dictoffset__:

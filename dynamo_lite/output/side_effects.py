@@ -401,7 +401,7 @@ class SideEffects:
             written.pop(name, None)  # see store_attr
         written[name] = value
 
-    # -- what is held
+    # -- values that stay reachable
     def outside_values(self) -> Iterator[VariableTracker]:
         """Changed objects that are reachable from elsewhere than the frame's arguments, and the values stored there."""
         for tracker in self._mutated.values():

@@ -134,7 +134,7 @@ class TraceSymbols:
         self._numbers.clear()
         self._tracer = None
 
-    # -- what they are
+    # -- descriptions and guards
     def describe(self, x: Index) -> str:
         """An expression in the user's names."""
         names = {s: source.name for s, source in self.sources.items()}

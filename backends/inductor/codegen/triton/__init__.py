@@ -2,6 +2,6 @@
 text, `blocks` decides block sizes, `helpers` holds functions that the language lacks, and `loading` makes a file's
 functions callable.
 
-This package imports nothing here; only `loading` imports Triton. It is part of `codegen`, which states the rules for
-imports.
+Nothing is imported here, and Triton is imported only when the first kernel is loaded. This package is part of
+`codegen`, which states the rules for imports.
 """

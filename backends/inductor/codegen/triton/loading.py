@@ -1,6 +1,6 @@
 """Makes the functions of a file of Triton kernels callable.
 
-Only this module imports Triton, when the first kernel is loaded.
+No module of this package imports Triton before the first kernel is loaded.
 
 Invariant: kernels run on CPU tensors only in Triton's interpreter, which must be selected before Triton is imported.
 """

@@ -1,7 +1,7 @@
-"""Triton source for kernels: one Python file for all kernels of a graph, which contains each distinct kernel once.
+"""Triton for kernels: one Python file for all kernels of a graph, each distinct kernel once.
 
-``write_source`` is the entry point. A file defines the kernels, a launching function for each, and ``SIGNATURES``: the
-types of each kernel's parameters, its block sizes, its number of warps and of pipeline stages, which are needed to
+``write_source`` is the door. A file defines the kernels, for each a function that launches it, and ``SIGNATURES``:
+the types of each kernel's parameters, its block sizes, its number of warps and of pipeline stages, which are needed to
 compile it without a call. Where several forms of a kernel compete, ``ALTERNATIVES`` maps the launching function to a
 digest of all forms, the number of parameters at the end that are sizes, and the launching functions of the forms, the
 default form first.

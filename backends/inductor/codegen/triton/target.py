@@ -1,4 +1,4 @@
-"""Triton as a target, see ``inductor.target``. Nothing in this module needs Triton."""
+"""Triton as a target: see ``inductor.target``. Nothing here needs Triton."""
 from __future__ import annotations
 
 import functools
@@ -17,7 +17,7 @@ from dynamo_lite.backends.inductor.target import PRODUCTS, Abilities, Products, 
 
 aten = torch.ops.aten
 
-# Operators whose lowerings are templates for the C++ target only.
+# Their lowerings are templates of the C++ target alone.
 _CONVOLUTIONS = frozenset({aten.convolution.default})
 # The smallest sizes are 2: a product of a single line or column is limited by memory bandwidth, and a sum of one
 # product needs no loop.
@@ -59,7 +59,7 @@ def triton_target(gpu: bool, tuning: Tuning, info: GpuInfo = TYPICAL) -> Target:
     """Kernels in Triton: for CUDA tensors, or for CPU tensors in its interpreter.
 
     Args:
-        tuning: which products use templates, and what is measured.
+        tuning: which products are templates', and what is measured.
         info: the GPU for which kernels are made.
     """
     library = _CONVOLUTIONS if tuning.products in ("template", "measured") else _CONVOLUTIONS | PRODUCTS
