@@ -1,4 +1,4 @@
-"""Picks the facts of the running Python: the one place that reads ``sys.version_info``.
+"""Selects the facts about the running Python's bytecode; the only module that reads ``sys.version_info`` to do so.
 
 Invariant: each version's module has the same names (``tests/bytecode/test_facts.py``).
 """

@@ -42,7 +42,7 @@ class Construction(Part):
     def construct(
         self, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker], by_type: bool = False
     ) -> VariableTracker:
-        """cls(*args, **kwargs); `by_type`: as type.__call__ does it, whatever the metaclass defines."""
+        """cls(*args, **kwargs); `by_type`: whether to ignore the metaclass's own ``__call__``."""
         tx, value = self.tx, cls.value
         decision = decide(value)
         if decision.rule is not Rule.CONSTRUCTED:
@@ -58,7 +58,7 @@ class Construction(Part):
     def _by_metaclass(
         self, cls: ClassVariable, meta_call: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker | None:
-        """What the metaclass's ``__call__`` gives; None if it is type's."""
+        """The result of the metaclass's ``__call__``; None if the metaclass inherits it from ``type``."""
         tx = self.tx
         if isinstance(meta_call, types.FunctionType):
             return tx.classes.call_attribute(cls, type(cls.value), "__call__", meta_call, args, kwargs)
@@ -69,7 +69,7 @@ class Construction(Part):
     def _by_new_and_init(
         self, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        """As type.__call__ does it (Objects/typeobject.c, type_call)."""
+        """Constructs an object as type.__call__ does (Objects/typeobject.c, type_call)."""
         tx, value = self.tx, cls.value
         if not is_made_by_python(value):
             of_torch = value.__module__.partition(".")[0] == "torch"
@@ -106,7 +106,7 @@ class Construction(Part):
     def new_object(
         self, cls: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        """cls.__new__(cls, *args) of a builtin base."""
+        """Evaluates cls.__new__(cls, *args) where ``__new__`` is that of a builtin base."""
         value = cls.constant()
         if not isinstance(value, type):
             unsupported("unsupported_builtin", "__new__ of what is no class")
@@ -127,7 +127,7 @@ class Construction(Part):
         args: list[VariableTracker],
         kwargs: dict[str, VariableTracker],
     ) -> VariableTracker:
-        """A method that a user's class inherits from a class written in C."""
+        """Calls a method that a user-defined class inherits from a class written in C."""
         tx = self.tx
         generic = name in _ACCESS and is_generic(function, name)
         decision = decide(object.__dict__[name] if generic else function)
@@ -153,12 +153,12 @@ class Construction(Part):
 
 def _of_subclass(owner: VariableTracker, content: VariableTracker, result: VariableTracker, name: str
                  ) -> VariableTracker:
-    """What a method of the builtin gave, as the instance of a class derived from it gives it."""
+    """Adapts the result of a builtin's method to `owner`, an instance of a subclass whose content is `content`."""
     if result is not content:
         return result
     if name.startswith("__i"):
         return owner
-    # copy() of a subclass is no longer the object itself
+    # copy() of an instance of a subclass returns a new object of the builtin class.
     if isinstance(content, SetVariable):
         return content.duplicate()
     return TupleVariable(list(content.items)) if isinstance(content, TupleVariable) else result
@@ -171,7 +171,7 @@ def _init_exception(tx: Tracer, owner: ObjectVariable, args: list[VariableTracke
     return ConstantVariable(None)
 
 
-# What exceptions of the user's inherit from BaseException and a trace evaluates.
+# Methods that user-defined exceptions inherit from BaseException and that a trace can evaluate.
 _OF_EXCEPTIONS: dict[str, Callable[[Tracer, ObjectVariable, list[VariableTracker]], VariableTracker]] = {
     "__init__": _init_exception,
     "__str__": lambda tx, owner, args: tx.errors.exception_text(owner, "s"),

@@ -132,7 +132,7 @@ def _new_dict(
     return DictVariable({}, cls=native)
 
 
-# Special methods of a mapping that a view of it asks.
+# Special methods of a mapping that a view of it calls.
 _READING = ("__getitem__", "__missing__", "__contains__", "__len__", "__iter__", "__reversed__", "__or__", "__ror__",
             "__eq__", "__ne__", "__str__", "__repr__", "__hash__")
 

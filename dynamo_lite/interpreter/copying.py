@@ -1,6 +1,6 @@
-"""What ``copy`` asks of values: ``__reduce_ex__`` of builtins and of the user's objects, ``__deepcopy__`` of tensors.
+"""Methods that ``copy`` calls: ``__reduce_ex__`` of builtins and user-defined objects, ``__deepcopy__`` of tensors.
 
-The ``copy`` module itself is inlined. Invariant: what a value reduces to is what CPython gives for protocol 4
+The ``copy`` module itself is inlined. Invariant: the reduced value is the same as in CPython for protocol 4
 (Objects/typeobject.c, reduce_newobj; the ``__reduce__`` of each builtin), or the graph breaks.
 """
 from __future__ import annotations
@@ -29,7 +29,8 @@ from ..variables.tensors.tensor import TensorVariable
 if TYPE_CHECKING:
     from ..variables.protocols import Tracer
 
-# Builtins whose instances hold what copyreg.__newobj__ makes them of, or what is put in afterwards.
+# Builtins whose instances copyreg.__newobj__ makes empty, and which are filled afterwards; those that it makes from
+# their contents.
 _FILLED = (object, list, dict, collections.OrderedDict, collections.defaultdict)
 _MADE_OF = (tuple, str, bytes, int, float, complex)
 
@@ -52,7 +53,7 @@ def _reduced(tx: Tracer, owner: VariableTracker) -> VariableTracker:
 
 
 def reduced(tx: Tracer, owner: VariableTracker, *, as_new: bool = False) -> VariableTracker:
-    """owner.__reduce__(); `as_new`: as the protocols do that make objects with ``__newobj__``."""
+    """owner.__reduce__(); `as_new`: whether the protocol (2 or later) makes objects with ``__newobj__``."""
     made_by = tx.values.from_result(owner.python_type(), "class")
     content = owner.content if isinstance(owner, ObjectVariable) else owner
     for cls, reduce in _REDUCED.items():
@@ -91,7 +92,7 @@ def _reduced_size(tx: Tracer, owner: Any, content: Any) -> list[VariableTracker]
     return [TupleVariable([TupleVariable(list(owner.iterate(tx)))])]
 
 
-# What follows the class, for builtins with a __reduce__ of their own.
+# The items that follow the class in the result, for builtins with a __reduce__ of their own.
 _REDUCED: dict[type, Callable[[Any, Any, Any], list[VariableTracker] | None]] = {
     SetVariable: _reduced_set, DequeVariable: _reduced_deque, DictVariable: _reduced_dict,
     TupleVariable: _reduced_size,
@@ -101,7 +102,7 @@ _REDUCED: dict[type, Callable[[Any, Any, Any], list[VariableTracker] | None]] = 
 def _reduced_as_new(
     tx: Tracer, owner: VariableTracker, content: VariableTracker | None, made_by: VariableTracker
 ) -> VariableTracker:
-    """What ``copyreg.__newobj__`` makes, then its state, elements and entries."""
+    """The reduced value that makes an object with ``copyreg.__newobj__``, then sets its state, elements and entries."""
     cls = owner.python_type()
     base: Any = native_base(cls)
     if base not in (*_FILLED, *_MADE_OF) or not isinstance(owner, (ObjectVariable, TupleVariable)):
@@ -184,7 +185,7 @@ def deep_copied(tx: Tracer, owner: VariableTracker, memo: VariableTracker) -> Va
 
 @handles(torch.Tensor.__deepcopy__, torch.nn.Parameter.__deepcopy__, of_tensor=True)
 def _deep_copied_tensor(tx: Tracer, owner: TensorVariable, memo: VariableTracker) -> VariableTracker:
-    """A clone, where that has the same strides and nothing shares its memory."""
+    """A clone of the tensor, if that has the same strides and no other copied tensor shares its storage."""
     if not isinstance(memo, DictVariable):
         unsupported("unsupported_method", f"Tensor.__deepcopy__() of {owner.describe()}, with another memo")
     key = IdentityVariable(owner)

@@ -1,6 +1,7 @@
-"""The interface of the tracer to values: calls, attributes, truth, raising; and the parts that own the other topics.
+"""The tracer's interface to values: calls, attributes, truth values, raising. Its parts own the other topics.
 
-Invariant: a method gives what CPython would give for the real values, or raises what CPython would raise.
+Invariant: a method returns the result that CPython would give for the real values, raises the exception that CPython
+would raise, or breaks the graph.
 """
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ from .texts import Texts
 from .values import Values
 
 _ACCESSORS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
-# Receivers whose methods written in C only compute.
+# Types of receivers whose methods written in C have no side effects.
 _IMMUTABLE = (torch.Size, range, slice, frozenset, tuple, torch.dtype, torch.device, torch.finfo, torch.iinfo,
     re.Pattern, re.Match)
 
@@ -54,7 +55,7 @@ else:
 
 
 class Evaluator(_Base):
-    """What one frame does with values."""
+    """The operations on values that the evaluator of a frame offers."""
 
     output: OutputGraph
     overrides_torch = any_overrides  # type: ignore[assignment]
@@ -74,26 +75,26 @@ class Evaluator(_Base):
     texts = Owned(Texts)
 
     def release_parts(self) -> None:
-        """Lets go of the parts; what is asked for again is made again."""
+        """Releases the parts; a part that is needed again is made again."""
         for name in _PARTS:
             self.__dict__.pop(name, None)
 
     def guard(self, source: Source, kind: str, *expected: Any) -> None:
-        """Requires something of the value at a source."""
+        """Adds a guard on the value at a source, unless the source is frozen."""
         if not source.is_frozen:
             self.output.guards.add(source, kind, *expected)
 
     def guard_result(self, function: Any, args: tuple[Any, ...], result: Any) -> None:
-        """Requires that a call of a real function gives this constant again."""
+        """Adds a guard that a call of a real function gives this constant again."""
         self.output.guards.add(ConstSource(function, getattr(function, "__qualname__", "function")), "callable_eq",
                                function, args, result)
 
     def raise_error(self, cls: type, message: str) -> NoReturn:
-        """Raises an exception of the program with a text."""
+        """Raises an exception with a message in the traced program."""
         raise ObservedException(self.errors.new_exception(cls, [ConstantVariable(message)], by_interpreter=True))
 
     def run_python(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Calls a pure Python function on real values; what it raises, the program sees."""
+        """Calls a pure Python function on real values; its exception is raised in the traced program."""
         try:
             return function(*args, **kwargs)
         except Exception as error:
@@ -129,12 +130,12 @@ class Evaluator(_Base):
         unsupported("unsupported_method", f"{name} of {owner.describe()}")
 
     def checked_call(self, handler: Callable[..., VariableTracker], /, *args: Any, **kwargs: Any) -> VariableTracker:
-        """Calls a handler of ours with the program's arguments; a mismatch is the program's TypeError."""
+        """Calls a handler with the program's arguments; breaks the graph if they don't fit the handler's signature."""
         try:
             return handler(*args, **kwargs)
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                # Raised by the call itself. Eager words the message in its own way, so it is eager's to raise.
+                # Raised by the call itself. The message differs from eager's, so eager execution has to raise the error.
                 raise Unsupported("unsupported_builtin", f"{getattr(handler, '__name__', handler)}: {error}") from error
             raise
 
@@ -147,16 +148,16 @@ class Evaluator(_Base):
         return function if owner.is_none() else MethodVariable(function, owner)
 
     def builtin_method(self, owner: VariableTracker, name: str) -> VariableTracker:
-        """A method of a builtin object, not called yet."""
+        """The bound method `name` of a builtin object."""
         return BoundMethodVariable(owner, name)
 
     def call_opaque(
         self, owner: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        """A call of an object whose class is written in C."""
+        """Calls an object whose class is written in C."""
         real = owner.value
         if isinstance(real, _ACCESSORS) and owner.source is not None:
-            # Immutable, and so described by what pickling gives.
+            # Immutable, so that the result of __reduce__ describes it completely.
             self.guard(owner.source, "is", real)
             reduced: Any = real.__reduce__()
             cls, given = reduced
@@ -174,7 +175,7 @@ class Evaluator(_Base):
     def call_unbound(
         self, method: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        """``list.append(x, y)``, ``torch.Tensor.add(x, y)``: a method taken from its class."""
+        """Calls a method read from its class, such as ``list.append(x, y)`` or ``torch.Tensor.add(x, y)``."""
         owner, rest = args[0], args[1:]
         name = method.__name__
         content = owner.content
@@ -196,7 +197,7 @@ class Evaluator(_Base):
     def call_method_of_value(
         self, owner: Any, method: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        """A bound method written in C, of an object that is a constant."""
+        """Calls a bound method written in C of a constant object."""
         name = getattr(method, "__name__", "")
         if isinstance(owner, (str, bytes, int, float, complex)):
             return self.call_method(self.values.from_result(owner, "receiver"), name, args, kwargs)
@@ -228,7 +229,7 @@ class Evaluator(_Base):
         try:
             return self.attribute_or_none(owner, name) is not None
         except Unsupported as error:
-            # The attribute is there, but its value can't be followed: the answer is known all the same.
+            # The attribute exists but its value can't be traced: the answer is known all the same.
             if error.kind == "unsupported_attribute" and isinstance(owner, TensorVariable):
                 return True
             raise

@@ -27,7 +27,7 @@ from .part import Part
 
 @functools.cache
 def _tuple_asks_for_lengths() -> bool:
-    """Whether tuple() asks an iterable for ``__length_hint__``: up to Python 3.13."""
+    """Whether tuple() calls ``__length_hint__`` of an iterable, as it does up to Python 3.13."""
     asked = []
 
     class Items:
@@ -43,7 +43,7 @@ def _tuple_asks_for_lengths() -> bool:
 
 
 class Iteration(Part):
-    """Iterators and what is taken from them; a part of the tracer."""
+    """Iterators and the elements taken from them; a part of the tracer."""
 
     def close_generator(self, generator: GeneratorVariable) -> VariableTracker:
         """generator.close() (Objects/genobject.c, gen_close)."""
@@ -73,18 +73,18 @@ class Iteration(Part):
         return found
 
     def steps(self, iterator: VariableTracker) -> Iterator[VariableTracker]:
-        """What an iterator still gives; unlike a loop over it, asks it for no iterator."""
+        """The remaining elements of an iterator; unlike a loop, doesn't call its ``__iter__``."""
         while (item := iterator.next(self.tx)) is not None:
             yield item
 
     def steps_with_hint(self, items: VariableTracker) -> Iterator[VariableTracker]:
-        """The elements one by one, after the question how many there are."""
+        """The elements one by one, after a call of the iterable's length hint."""
         iterator = self.get_iter(items)
         self.length_hint(items)
         yield from self.steps(iterator)
 
     def listed(self, items: VariableTracker, into: type = list) -> list[VariableTracker]:
-        """The elements as list() and tuple() take them."""
+        """The elements, read in the way of list() and tuple()."""
         items = realized(self.tx, items)
         if is_plain_sequence(items):
             return list(items.iterate(self.tx))
@@ -92,15 +92,15 @@ class Iteration(Part):
         return list(self.steps_with_hint(items) if hinted else self.steps(self.get_iter(items)))
 
     def fast_sequence(self, items: VariableTracker, said: str, owner: Any = None) -> list[VariableTracker]:
-        """The elements as functions take them that need all at once (PySequence_Fast); `said`: the text of the
-        TypeError where there is no iterator. `owner` is the list that they go to."""
+        """The elements, read in the way of functions that need all of them at once (PySequence_Fast); `said`: the text
+        of the TypeError for a value that isn't iterable; `owner`: the list that receives the elements."""
         items = realized(self.tx, items)
         if is_plain_sequence(items) or items is owner:
             return list(items.iterate(self.tx))
         return self.listed(self.iterator_or(items, said))
 
     def iterator_or(self, items: VariableTracker, said: str) -> VariableTracker:
-        """iter(items), where a TypeError is raised with another text."""
+        """iter(items), but a TypeError is raised with another text."""
         tx = self.tx
         try:
             return self.get_iter(items)
@@ -110,13 +110,13 @@ class Iteration(Part):
         tx.raise_error(TypeError, said)
 
     def plain_dict(self, value: VariableTracker) -> dict[Any, tuple[VariableTracker, VariableTracker]] | None:
-        """The entries of exactly a dict, by hash key; None for other values."""
+        """The entries by hash key of a value whose type is exactly dict; None for other values."""
         value = realized(self.tx, value)
         plain = isinstance(value, DictVariable) and value.cls is dict and value.holder is None
         return value.items if plain else None  # type: ignore[attr-defined]
 
     def next_of(self, iterator: VariableTracker) -> VariableTracker:
-        """next(iterator), StopIteration at its end."""
+        """next(iterator); raises StopIteration at its end."""
         tx = self.tx
         if isinstance(iterator, ObjectVariable):
             method = tx.classes.special(iterator.cls, "__next__")
@@ -130,7 +130,7 @@ class Iteration(Part):
         tx.errors.raise_stop_iteration(iterator.returned or ConstantVariable(None))
 
     def length_hint(self, owner: VariableTracker) -> VariableTracker | None:
-        """What an object says of its length, None if it does not (Objects/abstract.c, PyObject_LengthHint)."""
+        """The length or length hint of an object; None if it has neither (Objects/abstract.c, PyObject_LengthHint)."""
         tx = self.tx
         for ask in self._hints(realized(self.tx, owner)):
             try:
@@ -154,7 +154,7 @@ class Iteration(Part):
         return None
 
     def _hints(self, owner: VariableTracker) -> Iterator[Callable[[], VariableTracker | None]]:
-        """The methods of the program's that tell how many elements there are; builtin values have none."""
+        """User-defined methods that tell the number of elements; builtin values have none."""
         tx = self.tx
         if isinstance(owner, (GetItemIteratorVariable, ReversedObjectVariable)):
             yield lambda: owner.remaining(tx)

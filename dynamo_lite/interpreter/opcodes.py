@@ -1,6 +1,6 @@
-"""The instruction handlers of the running Python: those of the families and those of its version.
+"""Selection of the instruction handlers of the running Python: the families' and its version's.
 
-The one place of the package that reads ``sys.version_info``. Invariant: importing this module fills
+The only module that reads ``sys.version_info`` to choose handlers. Invariant: importing this module fills
 ``registry.HANDLERS``.
 """
 from __future__ import annotations

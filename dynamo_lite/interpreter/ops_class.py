@@ -1,7 +1,7 @@
 """Class bodies: the instructions that read and write their namespace, and ``__build_class__``.
 
-A class body is a function that is evaluated with a namespace. Invariant: code without one (a module's, ``exec``'s) is
-refused.
+A class body is a function that is evaluated with a namespace. Invariant: these instructions break the graph in code
+that has no namespace here (a module's, ``exec``'s).
 """
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def _build_class(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) 
         frame.release_parts()
     contents = {key.constant(): value for key, value in zip(namespace.keys(), namespace.values(tx))}
     contents.pop("__classcell__", None)
-    # Since 3.14 wherever there are functions: the cell of the class's dict, which only annotations read. It goes on
-    # holding what the body has defined.
+    # Since 3.14, in bodies with functions: the cell of the class's dict, which only annotations read. It keeps the
+    # namespace of the body.
     contents.pop("__classdictcell__", None)
     made = define_class(tx, text, bases, contents, None if meta is None else meta.constant())
     if isinstance(cell, CellVariable):

@@ -1,6 +1,6 @@
 """Control-flow instructions: jumps, loops, exceptions, ``with``, generators.
 
-Invariant: behind each handler the stack, the locals and the blocks are what CPython's would be.
+Invariant: after each handler the stack, the locals and the exception state are the same as in CPython.
 """
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _end_send(tx: Translator, i: Any) -> None:
 
 @opcode("CLEANUP_THROW")
 def _cleanup_throw(tx: Translator, i: Any) -> int:
-    # The iterator of a ``yield from``, what was sent to it last, and what throw() or close() has raised there.
+    # Stack: the iterator of a ``yield from``, the value last sent to it, the exception that throw() or close() raised.
     error = tx.pop()
     if not issubclass(error.python_type(), StopIteration):
         raise ObservedException(error, chained=True)
@@ -86,7 +86,7 @@ def _for_iter(tx: Translator, i: Any) -> int | None:
 
 
 def behind_loop(tx: Translator, i: Any) -> int:
-    """Where a loop goes on when its iterator is exhausted."""
+    """Index of the instruction that follows a loop when its iterator is exhausted."""
     return i.target + len(loop_landing(tx.decoded.instructions, i))
 
 
@@ -166,7 +166,7 @@ def _before_with(tx: Translator, i: Any) -> None:
 
 @opcode("WITH_EXCEPT_START")
 def _with_except_start(tx: Translator, i: Any) -> None:
-    # exit_func, lasti, previous exception, exception
+    # Stack: exit_func, lasti, previous exception, exception.
     error = tx.wrap_top()
     leave = tx.peek(4)
     arguments = [tx.values.from_result(error.python_type(), "class"), error, ConstantVariable(None)]
@@ -176,7 +176,7 @@ def _with_except_start(tx: Translator, i: Any) -> None:
 # ---------------------------------------------------------------- generators
 @opcode("RETURN_GENERATOR")
 def _return_generator(tx: Translator, i: Any) -> None:
-    # The frame of a generator is made by the call; what follows pops the generator that CPython leaves on the stack.
+    # The call makes the generator's frame. The next instruction pops the generator that CPython leaves on the stack.
     tx.push(ConstantVariable(None))
 
 
@@ -204,7 +204,7 @@ def _send(tx: Translator, i: Any) -> int | None:
             value = receiver.resume(tx, sent)
             result = receiver.returned
         elif sent.is_none():
-            # An iterator of the user's own may end with a value, as generators do.
+            # A user-defined iterator may return a value with StopIteration, as generators do.
             value, result = tx.iteration.next_of(receiver), ConstantVariable(None)
         else:
             value, result = tx.call_method(receiver, "send", [sent]), ConstantVariable(None)

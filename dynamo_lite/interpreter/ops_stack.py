@@ -1,6 +1,6 @@
 """Instructions that move values: constants, locals, cells, globals, the stack itself.
 
-Invariant: behind each handler the stack, the locals and the cells are what CPython's would be.
+Invariant: after each handler the stack, the locals and the cells are the same as in CPython.
 """
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _push_null(tx: Translator, i: Any) -> None:
 
 
 def push_callable(tx: Translator, value: VariableTracker) -> None:
-    """What is to be called, with its NULL."""
+    """Pushes a callable and the NULL of the calling convention."""
     tx.stack += (NULL, value) if facts.NULL_FIRST else (value, NULL)
 
 
@@ -47,7 +47,7 @@ def push_callable(tx: Translator, value: VariableTracker) -> None:
 def _copy(tx: Translator, i: Any) -> None:
     value = tx.stack[-i.arg]
     if isinstance(value, StackMark) and value.what != "lasti":
-        # Part of a handler's clean-up: the copy is what POP_EXCEPT takes, the original is only thrown away.
+        # Clean-up of an exception handler: POP_EXCEPT takes the copy, and the original is only popped.
         tx.stack[-i.arg] = ConstantVariable(None)
     tx.push(value)
 
@@ -67,7 +67,7 @@ def _return_value(tx: Translator, i: Any) -> None:
 def _load_const(tx: Translator, i: Any) -> None:
     value = tx.values.from_result(i.argval, "constant")
     if type(i.argval) is tuple and i.argval:
-        # One object, each time that the code runs; the compiler gives equal ones of a module to all its functions.
+        # The same object each time that the code runs; the compiler shares equal tuples among a module's functions.
         value.real, value.source = i.argval, ConstSource(i.argval, repr(i.argval))
     tx.push(value)
 
@@ -86,7 +86,7 @@ def _raise_unbound_local(tx: Translator, name: str) -> NoReturn:
 
 
 def store_local(tx: Translator, i: Any) -> None:
-    """STORE_FAST to the slot of a local."""
+    """STORE_FAST: stores the top of the stack in a local; NULL unbinds it."""
     value = tx.pop_lazy()
     if value is NULL:
         tx.locals.pop(i.argval, None)
@@ -129,7 +129,7 @@ def _load_deref(tx: Translator, i: Any) -> None:
 
 
 def raise_unbound(tx: Translator, name: str) -> NoReturn:
-    """What a read of an empty cell raises (Python/ceval.c, format_exc_unbound)."""
+    """Raises the error of reading an empty cell (Python/ceval.c, format_exc_unbound)."""
     free = name in _user_code(tx).co_freevars
     said = f"cannot access {'free' if free else 'local'} variable {name!r} where it is not associated with a value"
     tx.raise_error(NameError if free else UnboundLocalError, said + " in enclosing scope" * free)
@@ -169,7 +169,7 @@ def _delete_global(tx: Translator, i: Any) -> None:
     if written is None:
         tx.guard(source, "dict_has" if name in space else "dict_lacks", name)
     if written is MISSING or written is None and name not in space:
-        tx.raise_error(NameError, f"name {name!r} is not defined")  # also where a builtin has that name
+        tx.raise_error(NameError, f"name {name!r} is not defined")  # even if a builtin has that name
     tx.output.effects.store_global(tx, space, source, name, MISSING)
 
 

@@ -280,7 +280,7 @@ def _call_function_ex(tx: Translator, i: Any) -> None:
 
 
 def call_spread(tx: Translator, mapping: VariableTracker | None) -> None:
-    """Calls what lies below a sequence, with its NULL, with that and what stands behind ``**``."""
+    """CALL_FUNCTION_EX: calls the function below the argument sequence; `mapping`: the operand of ``**``."""
     keywords: dict[str, VariableTracker] = {}
     if mapping is not None:
         mapping = realized(tx, mapping)
@@ -306,7 +306,7 @@ def call_spread(tx: Translator, mapping: VariableTracker | None) -> None:
 
 
 def _check_iterable(tx: Translator, items: VariableTracker, function: VariableTracker | None) -> None:
-    """Whether what stands behind ``*`` can be iterated over, in a call of `function` or in a list."""
+    """Raises TypeError if the operand of ``*`` is not iterable; `function`: the function called, None in a list."""
     if isinstance(items, (ConstantVariable, ObjectVariable)):
         cls = items.python_type()
         if all(tx.classes.lookup(cls, name, NO_ATTRIBUTE) is NO_ATTRIBUTE for name in ("__iter__", "__getitem__")):
@@ -316,13 +316,13 @@ def _check_iterable(tx: Translator, items: VariableTracker, function: VariableTr
 
 
 def new_function(tx: Translator, code: types.CodeType) -> NestedFunctionVariable:
-    """A function of code in the frame's globals, all else still to be set."""
+    """A new function with the frame's globals; its defaults, closure and annotations are still to be set."""
     return NestedFunctionVariable(code, tx.globals, code.co_qualname, [], {}, [], None)
 
 
 def set_function_part(tx: Translator, function: NestedFunctionVariable, flag: int, value: VariableTracker) -> None:
-    """Gives a new function its defaults (1), those of keywords (2), annotations (4), closure (8) or what computes its
-    annotations (16)."""
+    """Sets one part of a new function: defaults (1), keyword-only defaults (2), annotations (4), closure (8) or
+    ``__annotate__`` (16)."""
     if flag == 1:
         function.own_defaults = list(value.iterate(tx))
     elif flag == 2:

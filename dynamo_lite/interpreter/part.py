@@ -1,7 +1,7 @@
-"""The parts of the evaluator: each owns one topic of what Python does with values, and asks the others through `tx`.
+"""The parts of the evaluator: each owns one topic of what Python does with values, and calls the others through `tx`.
 
-A frame makes a part when it first needs it, and lets go of its parts when it stops running, so that no cycle of
-references keeps the frame's values, which are the program's, alive. Invariant: a part holds nothing but its frame.
+A frame makes a part when it first needs it, and releases its parts when it stops running, so that no reference cycle
+keeps the frame's values, which belong to the program, alive. Invariant: a part holds nothing but its frame.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Part:
-    """One topic, for one frame."""
+    """Base class of the parts: one topic, for one frame."""
 
     __slots__ = ("tx",)
 

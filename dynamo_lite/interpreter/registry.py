@@ -15,7 +15,7 @@ Handler = Callable[[Any, Any], int | None]
 
 
 class OpcodeTable:
-    """Handlers by opcode, as decoding shows it, and opcodes that break the graph with the reason why."""
+    """Handlers by opcode name (as decoded), and the opcodes that break the graph, each with its reason."""
 
     def __init__(self) -> None:
         self.handlers: dict[str, Handler] = {}
@@ -42,7 +42,7 @@ class OpcodeTable:
             self.refused[name] = reason
 
     def without(self, *names: str) -> OpcodeTable:
-        """The table to start the next version's with: what that does otherwise, or lacks, left out."""
+        """A copy without `names`: the start of the next version's table, without opcodes that it changes or lacks."""
         left = OpcodeTable()
         left.handlers = {name: handler for name, handler in self.handlers.items() if name not in names}
         left.refused = {name: reason for name, reason in self.refused.items() if name not in names}
@@ -50,18 +50,18 @@ class OpcodeTable:
         return left
 
 
-# What means the same in every version that has it.
+# Opcodes that mean the same in every version that has them.
 COMMON = OpcodeTable()
 opcode = COMMON.opcode
 refuse = COMMON.refuse
 
-# Of the running Python.
+# The tables of the running Python.
 HANDLERS: dict[str, Handler] = {}
 REFUSED: dict[str, str] = {}
 
 
 def use(particular: OpcodeTable, names: Iterable[str]) -> None:
-    """Makes the tables of the running Python, of which `names` are the opcodes; what is particular to it goes first."""
+    """Fills the tables of the running Python, whose opcodes are `names`; the table `particular` has precedence."""
     for name in names:
         for table in (particular, COMMON):
             if name in table.handlers:

@@ -1,7 +1,7 @@
-"""Trackers of values that Python computed while tracing: one maker for each type, found by the value's class.
+"""Makers of trackers for values that Python computed during tracing: one for each type, found by the value's class.
 
-A maker is registered for types (their subclasses included), or for values that pass a test where a type does not tell.
-Invariant: what a maker gives is what the evaluator would have made of the same value, had the program made it.
+A maker is registered for types (and their subclasses), or for values that pass a test where the type doesn't decide.
+Invariant: a maker returns the tracker that the evaluator would have made if the traced program had made the value.
 """
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ..variables.objects.native_enums import NativeEnumVariable, is_native_enum
 from ..variables.torch_api.modules import OpaqueVariable, PythonModuleVariable
 from ..variables.torch_api.torch_functions import TorchFunctionVariable
 
-# The tracer's `Values`, the value, what it is in words.
+# Arguments of a maker: the tracer's `Values`, the value, a description of it in words.
 Maker = Callable[[Any, Any, str], VariableTracker]
 _BY_CLASS: ClassTable[Maker] = ClassTable("made")
 # Registers a maker for values of these classes.
@@ -41,7 +41,7 @@ _BY_TEST: list[tuple[Callable[[Any], bool], Maker]] = []
 
 
 def maker_of(value: Any) -> Maker | None:
-    """What makes the tracker of a value that is no constant and no class, None if nothing does."""
+    """The maker for a value that is neither a constant nor a class; None if there is none."""
     for test, maker in _BY_TEST:
         if test(value):
             return maker
@@ -51,7 +51,7 @@ def maker_of(value: Any) -> Maker | None:
 
 
 def makes_if(test: Callable[[Any], bool]) -> Callable[[Maker], Maker]:
-    """Registers a maker for values that pass a test; tests are asked in the order in which they are written."""
+    """Registers a maker for values that pass a test; tests run in the order of registration."""
 
     def register(maker: Maker) -> Maker:
         _BY_TEST.append((test, maker))
@@ -60,7 +60,7 @@ def makes_if(test: Callable[[Any], bool]) -> Callable[[Maker], Maker]:
     return register
 
 
-# An instance of a subclass of these is an object of the user's.
+# An instance of a subclass of these is a user-defined object, for which their makers don't apply.
 _EXACT = frozenset({list, tuple, dict, set, frozenset})
 
 
@@ -132,7 +132,7 @@ def _cached(values: Any, value: Any, what: str) -> VariableTracker:
 
 @makes(CompiledFunction)
 def _compiled(values: Any, value: Any, what: str) -> VariableTracker:
-    # As it is, unless it is called.
+    # The compiled function itself; it is unwrapped only if it is called.
     made: VariableTracker = values.wrap_at(value, ConstSource(value, value.__qualname__))
     return made
 

@@ -1,13 +1,12 @@
-"""Frames under symbolic evaluation.
+"""Symbolic evaluation of frames.
 
-A :class:`Translator` evaluates one frame: locals, cells, an operand stack of trackers. Calls of Python functions make
-a child that is run to its end (generators: to the next ``yield``) before the caller goes on. The frame that was caught
-is the root.
+A :class:`Translator` evaluates one frame: its locals, its cells and an operand stack of trackers. A call of a Python
+function makes a child translator, which runs to its end (a generator: to the next ``yield``) before the caller goes
+on. The captured frame is the root.
 
-Invariants: the operand stack holds what CPython's would hold at this instruction, NULL being :data:`NULL`; a trace
-    that stops
-at a break leaves the root's state as it was before the breaking instruction: that one is taken back, or the trace is
-made anew up to there.
+Invariants: the operand stack has the same contents as CPython's at this instruction, with :data:`NULL` for NULL. A
+trace that stops at a graph break leaves the root's state as it was before the breaking instruction: either the effects
+of that instruction are undone, or the frame is traced again up to there.
 """
 from __future__ import annotations
 
@@ -74,7 +73,13 @@ _OWN_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 @dataclasses.dataclass
 class BreakPoint:
-    """Where the root stopped: before the instruction with this index, at the n-th instruction that it ran."""
+    """The point where the root stopped.
+
+    Attributes:
+        index: index of the instruction before which the root stopped.
+        visit: number of instructions that the root had evaluated by then.
+        error: the reason for the graph break.
+    """
 
     index: int
     visit: int
@@ -106,13 +111,13 @@ class Yielded(Exception):
 
 
 class Translator(Evaluator):
-    """One frame.
+    """The symbolic evaluator of one frame.
 
     Args:
-        code: what to evaluate.
-        output: the trace's graph, guards and effects.
-        globals: the frame's globals and where they are found.
-        locals: the parameters' values.
+        code: the code object to evaluate.
+        output: the graph, guards and effects of the trace.
+        globals: the frame's globals and their source.
+        locals: the values of the parameters by name.
         parent: the frame that called this one, None for the root.
     """
 
@@ -137,7 +142,7 @@ class Translator(Evaluator):
         self.stack: list[VariableTracker] = []
         self.cells: dict[str, CellVariable] = {}
         self.free_cells: list[CellVariable] = []
-        self.namespace: DictVariable | None = None  # of a class body
+        self.namespace: DictVariable | None = None  # the namespace, if the frame is a class body
         self.keyword_names: tuple[str, ...] = ()
         self.exceptions: list[VariableTracker | None] = []
         self.index = 0
@@ -145,11 +150,11 @@ class Translator(Evaluator):
         self.budget: Budget = parent.root.budget if parent is not None else Budget()
         self.current: Instruction = self.decoded.instructions[0]
         self.returned: VariableTracker = ConstantVariable(None)
-        self.stopped = False  # of a generator: whether a StopIteration has ended it
+        self.stopped = False  # whether a StopIteration has ended this generator's frame
         self._before: tuple[list[VariableTracker], int, int, int] = ([], 0, 0, 0)
         self.break_visit: int | None = None
-        self.unbreakable: frozenset[int] = frozenset()  # instructions of the root before which it can't be left
-        self.last_breakable = -1  # the last visit of one before which it can
+        self.unbreakable: frozenset[int] = frozenset()  # instructions of the root before which it can't break
+        self.last_breakable = -1  # the last visit of an instruction before which it can break
         self.break_before: frozenset[int] = frozenset()  # instructions of the root before which to break
 
     # -- the stack
@@ -157,25 +162,25 @@ class Translator(Evaluator):
         self.stack.append(value)
 
     def pop(self) -> VariableTracker:
-        """The top of the stack, looked at."""
+        """Pops the top of the stack and realizes it."""
         return realized(self, self.stack.pop())
 
     def pop_lazy(self) -> VariableTracker:
-        """The top of the stack as it is."""
+        """Pops the top of the stack without realizing it."""
         return self.stack.pop()
 
     def wrap_top(self) -> VariableTracker:
-        """The top of the stack, looked at, left there."""
+        """Realizes the top of the stack and leaves it there."""
         value = self.stack[-1] = realized(self, self.stack[-1])
         return value
 
     def peek(self, n: int) -> VariableTracker:
-        """The n-th value from the top of the stack, looked at, left there."""
+        """Realizes the n-th value from the top of the stack and leaves it there."""
         value = self.stack[-n] = realized(self, self.stack[-n])
         return value
 
     def pop_many(self, n: int) -> list[VariableTracker]:
-        """The top n of the stack, bottom first, looked at."""
+        """Pops the top n values of the stack, bottom first, and realizes them."""
         if n == 0:
             return []
         values = self.stack[-n:]
@@ -183,7 +188,7 @@ class Translator(Evaluator):
         return [realized(self, v) for v in values]
 
     def forget(self) -> None:
-        """Lets go of the frame's values. To be called when the trace has ended."""
+        """Releases the frame's values. To be called when the trace has ended."""
         for values in (self.stack, self.locals, self.cells, self.free_cells, self.exceptions):
             values.clear()
         self._before = ([], 0, 0, 0)
@@ -253,9 +258,12 @@ class Translator(Evaluator):
             budget.look(self)
 
     def undo_instruction(self) -> bool:
-        """Undoes the root's current instruction, which has given up, if nothing but the stack has been changed by it.
+        """Undoes the root's current instruction, which broke the graph, if it has changed nothing but the stack.
 
-        Guards that it needed stay; where they fix values that plain Python will look at, a new trace is better.
+        Guards that it added stay. If they fix values that plain Python is going to read anyway, it is better to trace
+        anew, and the instruction is not undone.
+
+        Returns: whether the instruction was undone.
         """
         stack, epoch, guards, decided = self._before
         output = self.output
@@ -269,7 +277,7 @@ class Translator(Evaluator):
         return True
 
     def unwind(self, error: ObservedException, instruction: Instruction) -> None:
-        """Goes to the handler of the instruction, or out of the frame (Python/ceval.c, exception_unwind)."""
+        """Continues at the instruction's exception handler, or leaves the frame (Python/ceval.c, exception_unwind)."""
         self.output.effects.note_raised(error.value, self.root.visits - 1)
         self.errors.chain(error)
         handler = instruction.handler
@@ -318,7 +326,7 @@ class Translator(Evaluator):
                     value = inner.resume(self, None, raised)
                     if value is not None:
                         return value
-                    # It has returned: the outer one goes on behind its ``yield from``.
+                    # The inner generator has returned: the outer one goes on behind its ``yield from``.
                     send = frame.decoded.instructions[frame.index - 2]
                     assert send.target is not None
                     frame.index = frame.end_delegation(inner.returned, send.target)
@@ -327,8 +335,8 @@ class Translator(Evaluator):
                 raised = error
         if raised is not None:
             try:
-                frame.push(ConstantVariable(None))  # in the place of what is sent
-                self.errors.chain(raised)  # with what this frame handles, not the generator
+                frame.push(ConstantVariable(None))  # in the place of the sent value
+                self.errors.chain(raised)  # __context__ is the exception that this frame handles, not the generator
                 frame.unwind(raised, frame.current)
             except ObservedException as error:
                 self._check_stop_iteration(error)
@@ -346,14 +354,14 @@ class Translator(Evaluator):
         except ObservedException as error:
             if is_equivalent(frame.code) and issubclass(error.value.python_type(), StopIteration):
                 frame.returned, frame.stopped = self.getattr(error.value, "value"), True
-                return None  # a function that an iterator written in C calls may end it
+                return None  # a function called by an iterator written in C may end the iteration
             self._check_stop_iteration(error)
             raise
         finally:
             frame.release_parts()
 
     def delegate(self) -> GeneratorVariable | None:
-        """The generator that this suspended one is in the ``yield from`` of (Objects/genobject.c, _PyGen_yf)."""
+        """The generator that this suspended one delegates to by ``yield from`` (Objects/genobject.c, _PyGen_yf)."""
         following = self.decoded.instructions[self.index]
         if following.opname != "RESUME" or following.arg & 3 != 2:  # type: ignore[operator]
             return None
@@ -363,8 +371,8 @@ class Translator(Evaluator):
         return inner
 
     def end_delegation(self, result: VariableTracker, index: int) -> int:
-        """Puts what the iterator of a ``yield from``, on top of the stack, has returned where the instruction at
-        `index`, behind its loop, finds it."""
+        """Puts the result of the iterator of a ``yield from``, which is on top of the stack, where the instruction at
+        `index`, behind the loop of the ``yield from``, expects it."""
         if self.decoded.instructions[index].opname == "END_SEND":
             self.push(result)
         else:
@@ -433,7 +441,7 @@ class Translator(Evaluator):
         return self.values.from_result(module, "module")
 
     def leave_of_native_context(self, manager: VariableTracker) -> VariableTracker:
-        """What ``with`` calls in the end, for a value that is no plain object."""
+        """The ``__exit__`` method that ``with`` calls, for a manager that is not an instance of a Python class."""
         if manager.is_constant() and isinstance(manager.constant(), torch.device):
             return DeviceScopeVariable(manager.constant(), self.root_visit())
         if isinstance(manager, DisabledOverridesVariable):
@@ -441,7 +449,7 @@ class Translator(Evaluator):
         unsupported("unsupported_context_manager", f"with {manager.describe()}")
 
     def enter_of_native_context(self, manager: VariableTracker, leave: VariableTracker | None) -> VariableTracker:
-        """What ``with`` calls first, for a value that is no plain object; `leave` is what it calls in the end."""
+        """The ``__enter__`` method that ``with`` calls, for such a manager; `leave` is its ``__exit__`` method."""
         if isinstance(leave, DeviceScopeVariable):
             return DeviceEnterVariable(leave)
         if isinstance(manager, DisabledOverridesVariable):
@@ -449,7 +457,7 @@ class Translator(Evaluator):
         unsupported("unsupported_context_manager", f"with {manager.describe()}")
 
     def root_visit(self) -> int:
-        """The number of the instruction that the root is at."""
+        """The visit (count of evaluated instructions) of the instruction that the root is at."""
         frame = self
         while frame.parent is not None:
             frame = frame.parent
@@ -457,14 +465,14 @@ class Translator(Evaluator):
 
     # -- messages
     def user_stack(self) -> list[traceback.FrameSummary]:
-        """Where the program is, outermost call first."""
+        """The stack of the user's program, outermost call first."""
         frames: list[traceback.FrameSummary] = []
         frame: Translator | None = self
         while frame is not None:
             line = frame.current.positions[0] or frame.code.co_firstlineno
             if frame.code.co_filename.startswith(_OWN_FOLDER) and (frames or frame.parent is not None):
                 frame = frame.parent
-                continue  # a polyfill, which the user has not written
+                continue  # a polyfill, which is not the user's code
             frames.append(traceback.FrameSummary(frame.code.co_filename, line, frame.code.co_name, lookup_line=False))
             frame = frame.parent
         return frames[::-1]
@@ -488,10 +496,10 @@ def root_translator(
     closure: tuple[types.CellType, ...] | None,
     args: tuple[Any, ...],
 ) -> Translator:
-    """The translator of a frame that was caught, its arguments and closure as values from outside.
+    """The translator of a captured frame. Its arguments and closure are inputs of the trace.
 
     Args:
-        args: the frame's first locals, one per parameter, ``*args`` as a tuple, ``**kwargs`` as a dict.
+        args: the values of the frame's first locals, one per parameter; ``*args`` as a tuple, ``**kwargs`` as a dict.
     """
     locals: dict[str, VariableTracker] = {
         name: LazyVariable(value, LocalSource(name, index))
