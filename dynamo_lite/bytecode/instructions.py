@@ -25,7 +25,7 @@ Positions = dis.Positions
 
 
 class Handler(NamedTuple):
-    """Where an exception goes: cut the stack to `depth`, push lasti if asked, push the exception, go on at `target`."""
+    """An exception handler: cuts the stack to `depth`, pushes lasti if asked, then the exception; goes to `target`."""
 
     target: int
     depth: int
@@ -162,12 +162,12 @@ def shown_names() -> frozenset[str]:
 
 
 def loop_landing(instructions: Sequence[Instruction], head: Instruction) -> Sequence[Instruction]:
-    """What stands at the target of a loop's head and is passed over by it when the iterator is exhausted."""
+    """The instructions at the target of FOR_ITER that it skips when the iterator is exhausted."""
     assert head.target is not None
     return instructions[head.target : head.target + facts.LOOP_LANDING]
 
 
-# What more there is to an opcode than its name and its argument.
+# Properties of an opcode besides its name and its argument.
 _JUMPS, _GLOBAL, _ATTRIBUTE, _PARTS, _BINARY, _COMPARE, _FUNCTION = range(1, 8)
 
 
@@ -188,7 +188,7 @@ def _special(name: str) -> int:
 
 
 _RESOLVERS = {name: resolve for name, resolve in library.resolvers().items() if name not in facts.PARTS}
-# By opcode: the one to write, the name to show, its roles, what its argument stands for, and what more there is to it.
+# By opcode: the one to write, the name to show, its roles, the meaning of its argument, its further properties.
 _FORMS = {
     op: (
         OPMAP[facts.WRITTEN_AS.get(name, name)],
@@ -224,7 +224,7 @@ def _decode(code: CodeType) -> Decoded:
                 if arg & facts.COMPARE_TO_BOOL:  # type: ignore[operator]
                     instructions.append(_split_comparison(instruction))
             elif special == _FUNCTION:
-                instructions[-2].roles |= roles.PREFIX | roles.HALF_MADE  # without its parts there is no function
+                instructions[-2].roles |= roles.PREFIX | roles.HALF_MADE  # without its parts the function is incomplete
             else:
                 _look_closer(instruction, special, code)
 
@@ -259,7 +259,7 @@ def _first_index(instructions: list[Instruction]) -> int:
 def _split_fused(
     fused: Instruction, consts: tuple[Any, ...], names: tuple[str, ...], localsplus: tuple[str, ...]
 ) -> Instruction:
-    """Makes the first of two instructions in one of `fused`; gives the second."""
+    """Turns a `fused` instruction into the first of its two parts; returns the second."""
     arg = fused.arg
     assert arg is not None
     second = Instruction(0, "", 0, None, None, fused.index + 1, fused.offset, fused.positions)
@@ -276,7 +276,7 @@ def _split_fused(
 
 
 def _split_comparison(comparison: Instruction) -> Instruction:
-    """Makes a comparison that gives True or False one that gives what it finds; gives what makes a truth of that."""
+    """Removes the conversion to bool from a comparison; returns a separate instruction that converts its result."""
     comparison.arg ^= facts.COMPARE_TO_BOOL  # type: ignore[operator]
     opcode, opname, role, _, _ = _FORMS[OPMAP["TO_BOOL"]]
     return Instruction(
@@ -285,7 +285,7 @@ def _split_comparison(comparison: Instruction) -> Instruction:
 
 
 def _look_closer(instruction: Instruction, special: int, code: CodeType) -> None:
-    """Names an instruction after what its argument makes of it."""
+    """Names an instruction by the operation that its argument selects."""
     arg = instruction.arg
     assert arg is not None
     opname = None

@@ -60,7 +60,7 @@ NO_POSITIONS: RawPositions = (None, None, None, None)
 OPMAP = {name: op for name, op in dis.opmap.items() if op < min(MIN_INSTRUMENTED_OPCODE, 256)}
 OPNAME = {op: name for name, op in OPMAP.items()}
 
-# What the argument of an instruction is; in a new one: a number, any object, a name, (flag, name), (flag, flag, name),
+# Kinds of arguments of an instruction; in a new one: a number, any object, a name, (flag, name), (flag, flag, name),
 # the name of a local, the name of a cell or free variable, a Label, an operator, the number of an intrinsic function,
 # the name of anything with a slot (only in new ones that stand for old ones).
 PLAIN, CONST, NAME, FLAG_NAME, FLAGS_NAME, LOCAL, CELL, JUMP, COMPARE, INTRINSIC, SLOT = range(11)
@@ -156,7 +156,7 @@ Resolver = Callable[[int, Sequence[Any], Sequence[str], Sequence[str]], Any]
 
 
 def resolvers() -> dict[str, Resolver]:
-    """By opcode, what an argument stands for, from it and the code's constants, names and slots."""
+    """By opcode, a function that gives an argument's meaning from it and the code's constants, names and slots."""
     by_kind: dict[int, Resolver] = {
         CONST: lambda arg, consts, names, slots: consts[arg],
         NAME: lambda arg, consts, names, slots: names[arg],
@@ -174,7 +174,7 @@ def resolvers() -> dict[str, Resolver]:
 
 
 def operand(name: str, arg: int, argval: Any) -> Any:
-    """The argument for a new instruction that is to do what one that was read does; jumps have a label instead."""
+    """The argument for a new instruction that has the same effect as a decoded one; jumps have a label instead."""
     kind = KINDS[name]
     if kind == FLAG_NAME:
         return bool(arg & 1), argval
@@ -215,7 +215,7 @@ class Writer:
         self._stand_ins: dict[int, tuple[str, int | None]] = {}
 
     def add(self, name: str, argument: Any, positions: RawPositions) -> None:
-        """An instruction; for one without an argument, that is ignored."""
+        """Adds an instruction; the argument is ignored if the opcode has none."""
         location = self._locations.get(positions)
         if location is None:
             location = self._locations[positions] = InstrLocation._from_tuple(*_sane(positions))
@@ -224,7 +224,7 @@ class Writer:
         self.items.append(_new_instruction(name, OPMAP[name], argument, location))
 
     def add_slot(self, name: str, variable: Cell | Free, positions: RawPositions) -> None:
-        """An instruction for locals that is to act on the slot of a cell or free variable, whatever that holds."""
+        """Adds an instruction for locals that acts on the slot of a cell or free variable, whatever the slot holds."""
         self.add(_SLOT_STAND_IN, variable, positions)
         self._stand_ins[id(self.items[-1])] = name, None
 

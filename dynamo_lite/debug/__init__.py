@@ -1,5 +1,5 @@
-"""Looking inside: :func:`explain` reports what a call captured, :func:`export` gives the one graph of a function,
-:func:`generated_code` what the backend wrote; `rules` prints the table of calls.
+"""Inspection: :func:`explain` reports the graphs of a call, :func:`export` returns the single graph of a function,
+:func:`generated_code` the source code that the backend generated; `rules` prints the table of calls.
 
 May import all of dynamo_lite; nothing but the package itself and `__main__` imports it.
 """

@@ -1,4 +1,4 @@
-"""explain: what a call captures, where it breaks, and why.
+"""explain: a report of the graphs that a call captures, of its graph breaks and their reasons.
 
 Invariant: the function runs once, with its effects, through a hook of its own; nothing compiled here is used by others.
 """
@@ -20,7 +20,7 @@ from ..frame.request import Settings
 
 @dataclasses.dataclass
 class ExplainOutput:
-    """What one call captured. ``str()`` of it is a report.
+    """The graphs and graph breaks of one call. ``str()`` of it is a report.
 
     Attributes:
         graph_count: graphs compiled.

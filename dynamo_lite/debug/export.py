@@ -1,4 +1,4 @@
-"""export: the one graph of a function, with the function's own signature.
+"""export: captures a function as a single graph that keeps the function's signature.
 
 Invariant: the graph module takes what the function takes and gives what it gives; a break is an error.
 """
@@ -28,11 +28,11 @@ from ..variables.constant import is_constant_value
 
 @dataclasses.dataclass
 class ExportResult:
-    """A function as one graph.
+    """A function that was captured as a single graph.
 
     Attributes:
-        graph_module: takes the function's arguments, returns what it returns.
-        guards: what has to hold for the graph to be the function, in words.
+        graph_module: takes the function's arguments and returns the function's results.
+        guards: the conditions under which the graph is equivalent to the function, in words.
     """
 
     graph_module: torch.fx.GraphModule
@@ -42,7 +42,7 @@ class ExportResult:
 def export(fn: Callable[..., Any], *, aten_graph: bool = False) -> Callable[..., ExportResult]:
     """``export(fn)(*args)`` captures the function as one graph.
 
-    The function is run once; what it does to elements of tensors and to random number generators is taken back.
+    The function runs once; its writes to tensors' elements and its use of random number generators are undone.
 
     Args:
         fn: a function or nn.Module whose inputs and outputs are made of tensors, constants and containers.
@@ -103,7 +103,7 @@ def _as_aten(graph: torch.fx.GraphModule, inputs: list[Any]) -> torch.fx.GraphMo
 
 @contextlib.contextmanager
 def _unchanged(graph: torch.fx.GraphModule, tensors: tuple[Any, ...]) -> Iterator[None]:
-    """Runs a graph to see what it gives, and takes back what it did to its inputs and to random number generators."""
+    """Runs a graph for its results, then undoes its effects on its inputs and on random number generators."""
     random_from = [node.target.generator for node in graph.graph.nodes if isinstance(node.target, Draw)]
     random = random_state(generators=random_from)
     writes = any(node.meta.get("impure") and node.all_input_nodes for node in graph.graph.nodes)

@@ -1,4 +1,4 @@
-"""generated_code: what the backend wrote for a compiled function or module.
+"""generated_code: the source code that the backend generated for a compiled function or module.
 
 Invariant: only reads; nothing is compiled or run.
 """
@@ -36,7 +36,7 @@ def generated_code(compiled: Any) -> str:
 
 
 def _records(code: types.CodeType, hook: Any, seen: set[types.CodeType]) -> Iterator[Any]:
-    """What is remembered of a frame's entries, and of those of its resume functions."""
+    """The records of a frame's cache entries and of those of its resume functions."""
     if code in seen:
         return
     seen.add(code)

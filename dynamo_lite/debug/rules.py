@@ -1,4 +1,4 @@
-"""The table of calls in words: what becomes of one callable and why, or all rows.
+"""The table of calls in words: the rule for one callable and its reason, or all rows.
 
 Invariant: what is shown is what :func:`dynamo_lite.rules.table.decide` says, by the same function that a trace asks.
 """
@@ -23,7 +23,7 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 
 
 class UnknownName(LookupError):
-    """A name that stands for no module or callable."""
+    """Raised for a name that belongs to no module or callable."""
 
 
 def find(name: str) -> Any:
@@ -66,7 +66,7 @@ def _reason(decision: Decision) -> str:
 
 
 def show(name: str) -> str:
-    """What becomes of calls of a callable, or of the Python functions of a module: the rule, the reason, the row.
+    """How calls of a callable, or of a module's Python functions, are treated: the rule, the reason, the row.
 
     Raises:
         UnknownName: there is no such thing.
@@ -88,7 +88,7 @@ def show(name: str) -> str:
 
 
 def show_all() -> str:
-    """All rows, a line for each: the name, the rule, the kind of break, where it is written."""
+    """All rows, one per line: the name, the rule, the kind of break, the place of its definition."""
     rows = sorted((_line(decision) for decision in all_rows()), key=str.lower)
     return "\n".join(rows)
 

@@ -35,7 +35,7 @@ class ClassChecks(Part):
         tx = self.tx
         hook = self._hook(candidate, "__instancecheck__")
         if hook is not None and cls is candidate:
-            return True  # which is not asked
+            return True  # __instancecheck__ isn't called then
         if hook is None and isinstance(value, TensorVariable):
             return self._tensor_is(value, candidate)
         checks = any("__instancecheck__" in vars(c) for c in type(candidate).__mro__)
@@ -58,7 +58,7 @@ class ClassChecks(Part):
         return found or getattr(candidate, "_is_protocol", False) is True and self._has_members(value, candidate)
 
     def _has_members(self, value: VariableTracker, protocol: Any) -> bool:
-        """Whether an object has what a protocol asks for, though its class has not."""
+        """Whether an object has the attributes of a protocol that its class lacks."""
         if value.is_constant():
             return bool(self.tx.run_python(isinstance, value.constant(), protocol))
         if isinstance(value, ObjectVariable):
@@ -69,7 +69,7 @@ class ClassChecks(Part):
         return False
 
     def classes_it_names(self, value: VariableTracker) -> list[type]:
-        """What an object whose class defines ``__class__`` gives there (Objects/abstract.c, object_isinstance)."""
+        """The value of ``__class__`` of an object whose class defines it (Objects/abstract.c, object_isinstance)."""
         if not isinstance(value, ObjectVariable) or not value.may_name_another_class(self.tx):
             return []
         named = value.getattr(self.tx, "__class__")
@@ -91,7 +91,7 @@ class ClassChecks(Part):
         return self._hook(candidate, name) is not None
 
     def _hook(self, candidate: Any, name: str) -> types.FunctionType | None:
-        """What the user's metaclass defines to answer by; that there is nothing is guarded."""
+        """The method of the user's metaclass that decides the check; if there is none, that is guarded."""
         tx = self.tx
         meta = type(candidate)
         if meta is type or is_library(meta.__module__):
@@ -119,7 +119,7 @@ class ClassChecks(Part):
 
 
 def _may_refuse(candidate: Any, check: Any) -> bool:
-    """Whether isinstance() may refuse something of this kind, whatever the object is."""
+    """Whether isinstance() may raise TypeError for a class argument of this kind, for any object."""
     return isinstance(candidate, types.GenericAlias) or (
         isinstance(check, types.FunctionType) and check.__module__ == "typing")
 

@@ -37,7 +37,7 @@ _CLASS_FACTS = frozenset({"__name__", "__qualname__", "__module__", "__mro__", "
 
 
 class Classes(Part):
-    """What classes define, read and guarded; a part of the tracer."""
+    """Guarded reads of the attributes that classes define; a part of the tracer."""
 
     def call_attribute(
         self,
@@ -48,7 +48,7 @@ class Classes(Part):
         args: list[VariableTracker],
         kwargs: dict[str, VariableTracker],
     ) -> VariableTracker:
-        """Calls what `cls` defines under `name` with `owner` as first argument, as the protocols of C do."""
+        """Calls the attribute `name` of `cls` with `owner` as first argument, as CPython's C protocols do."""
         tx = self.tx
         source = class_attribute_source(cls, name)
         if isinstance(attribute, types.FunctionType):
@@ -93,7 +93,7 @@ class Classes(Part):
             return set_before
         attribute = tx.classes.lookup(value, name, _ABSENT, data=True)
         source = class_attribute_source(value, name)
-        # A getter of the metaclass in C goes before what is inherited, and looks at the class's own dict.
+        # A getter of the metaclass in C precedes inherited attributes, and looks at the class's own dict.
         by_meta = isinstance(meta, types.GetSetDescriptorType) and (attribute is meta or name not in vars(value))
         if attribute is not _ABSENT and not by_meta:
             return class_reader_of(attribute)(tx, cls, name, attribute, source)
@@ -105,7 +105,7 @@ class Classes(Part):
         tx.raise_error(AttributeError, f"type object {value.__name__!r} has no attribute {name!r}")
 
     def _goes_first(self, meta: Any, what: str) -> bool:
-        """Whether what a metaclass defines goes before what the class does: it is a data descriptor of Python's."""
+        """Whether a metaclass's attribute precedes the class's: it is a data descriptor written in Python."""
         if isinstance(meta, property):
             return True
         if not is_made_by_python(type(meta)) or not is_data_descriptor(self.tx, meta):
@@ -115,7 +115,7 @@ class Classes(Part):
         return True
 
     def _of_metaclass(self, cls: ClassVariable, name: str, attribute: Any) -> VariableTracker:
-        """What a class has from its metaclass, read as an object reads what its class defines."""
+        """An attribute that a class has from its metaclass, read as an object reads an attribute of its class."""
         tx, value = self.tx, cls.value
         if not isinstance(attribute, IN_C):
             found = reader_of(attribute)(tx, cls, type(value), name, attribute)
@@ -155,7 +155,7 @@ class Classes(Part):
         return tx.iteration.get_iter(tx.classes.call_attribute(cls, type(cls.value), "__iter__", meta, [], {}))
 
     def lookup(self, cls: type, name: str, default: Any = None, data: bool = False) -> Any:
-        """What `cls` or a base of it defines under a name, guarded; `default` if none does.
+        """The attribute that `cls` or a base of it defines under a name, guarded; `default` if none does.
 
         Args:
             data: whether the caller guards a plain value by itself (``is_dynamic_data``) if it reads it, and has asked
@@ -207,7 +207,7 @@ class Classes(Part):
             self.tx.output.guards.class_attribute(cls, name, value)
 
     def guard_mro(self, cls: type) -> None:
-        """Requires that a class has the bases that it has."""
+        """Guards that a class keeps its bases."""
         if is_stand_in(cls):
             for base in BASES(cls):
                 if not is_stand_in(base):

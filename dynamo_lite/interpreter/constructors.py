@@ -123,12 +123,12 @@ def _new_value(
     tx: Tracer, cls: type, native: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     made = tx.construction.construct(ClassVariable(native), args, kwargs)
-    # A special method may give one of another class that derives from the builtin.
+    # A special method may return an instance of a subclass of the builtin.
     return made.content if isinstance(made, ObjectVariable) and made.content is not None else made
 
 
 def _constant_of_torch(cls: type) -> Constructor:
-    """Classes of torch's in C whose instances are constants."""
+    """Classes of torch, written in C, whose instances are constants."""
     def constructor(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         plain = [tx.values.as_plain(a) for a in args]
         named = {k: tx.values.as_plain(v) for k, v in kwargs.items()}

@@ -26,7 +26,7 @@ _EXCEPTION_FIELDS = {"__cause__": None, "__context__": None, "__traceback__": No
 
 
 class Errors(Part):
-    """Raising exceptions and what they are; a part of the tracer."""
+    """Raising exceptions, and their state; a part of the tracer."""
 
     def new_exception(
         self, cls: type, args: list[VariableTracker], initialize: bool = True, by_interpreter: bool = False
@@ -50,7 +50,7 @@ class Errors(Part):
         return value
 
     def init_exception(self, value: ObjectVariable, args: list[VariableTracker]) -> None:
-        """The builtin base's ``__init__`` of an exception."""
+        """Evaluates the builtin base's ``__init__`` for an exception."""
         assert value.exception is not None
         value.exception.arguments = list(args)
         kept: list[VariableTracker] = list(args)
@@ -68,7 +68,7 @@ class Errors(Part):
         return [self.tx.values.from_result(a, "argument") for a in real.args]
 
     def _real_exception(self, value: ObjectVariable) -> BaseException:
-        """An exception of the builtin base with the same arguments, to learn what it makes of them."""
+        """A real exception of the builtin base with the same arguments, from which its attributes are read."""
         state = value.exception
         base: Any = native_base(value.cls)
         if state is None or state.by_interpreter:
@@ -88,7 +88,7 @@ class Errors(Part):
         return made
 
     def raise_value(self, cls: type, args: list[VariableTracker]) -> NoReturn:
-        """Raises an exception of the program with arguments."""
+        """Raises an exception with arguments in the traced program."""
         raise ObservedException(self.new_exception(cls, args, by_interpreter=cls is not StopIteration))
 
     def raise_stop_iteration(self, value: VariableTracker) -> NoReturn:
@@ -96,7 +96,7 @@ class Errors(Part):
         self.raise_value(StopIteration, [] if value.is_none() else [value])
 
     def raise_python(self, error: BaseException) -> NoReturn:
-        """Raises in the program what a Python function that was run while tracing has raised."""
+        """Raises in the traced program an exception that a Python function has raised during tracing."""
         if not all(isinstance(a, (str, int, float, bytes, type(None), bool)) for a in error.args):
             unsupported("python_exception_in_trace", f"{type(error).__name__}: {error}")
         args: list[VariableTracker] = [ConstantVariable(a) for a in error.args]
@@ -142,7 +142,7 @@ class Errors(Part):
         return None
 
     def _require_nothing_handled(self) -> None:
-        """Guards that whoever calls the frame handles no exception, which this trace would see."""
+        """Guards that no caller of the frame is handling an exception, which this trace would see."""
         if self.tx.output.called_from_handler:
             unsupported("exception_handling", "the exception that a caller of the compiled function handles")
         self.tx.guard_result(sys.exception, (), None)
@@ -164,7 +164,7 @@ class Errors(Part):
         effects = self.tx.output.effects
         link, seen = handled, {id(handled)}
         while (context := effects.attributes_of(link).get("__context__")) is not None and id(context) not in seen:
-            if context is value:  # no exception is to be in its own chain
+            if context is value:  # an exception must not be in its own chain
                 effects.store_attr(link, "__context__", ConstantVariable(None))
                 break
             seen.add(id(context))
@@ -172,12 +172,12 @@ class Errors(Part):
         effects.store_attr(value, "__context__", handled)
 
     def exception_attribute(self, owner: ObjectVariable, name: str) -> VariableTracker:
-        """An attribute that exceptions store in C."""
+        """Reads an attribute that exceptions store in C."""
         written = self.tx.output.effects.attributes_of(owner)
         if name == "__traceback__" and owner.exception is not None and owner.exception.raised:
             unsupported("exception_handling", "__traceback__ of an exception raised while compiling")
         if name == "__context__" and owner.exception is not None and owner.exception.outer_context:
-            self._require_nothing_handled()  # what a caller handled when it was raised would be its context
+            self._require_nothing_handled()  # an exception that a caller was handling at the raise would be its context
         if name in written:
             return self.tx.output.effects.load_attr(owner, name)
         if owner.value is None and name in _EXCEPTION_FIELDS:

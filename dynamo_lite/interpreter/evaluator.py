@@ -94,7 +94,7 @@ class Evaluator(_Base):
         raise ObservedException(self.errors.new_exception(cls, [ConstantVariable(message)], by_interpreter=True))
 
     def run_python(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Calls a pure Python function on real values; its exception is raised in the traced program."""
+        """Calls a pure Python function on real values; the traced program sees its exceptions."""
         try:
             return function(*args, **kwargs)
         except Exception as error:
@@ -135,7 +135,7 @@ class Evaluator(_Base):
             return handler(*args, **kwargs)
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                # Raised by the call itself. The message differs from eager's, so eager execution has to raise the error.
+                # Raised by the call itself. Eager's message differs, so eager execution has to raise the error.
                 raise Unsupported("unsupported_builtin", f"{getattr(handler, '__name__', handler)}: {error}") from error
             raise
 

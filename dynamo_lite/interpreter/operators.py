@@ -60,7 +60,7 @@ class Operators(Part):
                 return result
         sequence = next((s for s in (left, right) if issubclass(s.python_type(), _CONCATENATED)), None)
         inplace = shown is not None and op == "*"
-        tried = inplace and isinstance(left, ObjectVariable)  # whose class has slots of sequences, and they alone count
+        tried = inplace and isinstance(left, ObjectVariable)  # only its class's sequence slots count
         if op == "*" and sequence is not None and (sequence is left or not tried):
             return self._repeated(sequence, right if sequence is left else left, inplace and sequence is left)
         concatenated = next((c for c in _CONCATENATED if issubclass(left_type, c)), None) if op == "+" else None
@@ -77,7 +77,7 @@ class Operators(Part):
         )
 
     def _repeated(self, sequence: VariableTracker, times: VariableTracker, inplace: bool) -> VariableTracker:
-        """sequence * times by what ``__index__`` gives, as no operator of the values' own knows the two together
+        """sequence * times with the result of ``times.__index__``, since neither value's own operator accepts the other
         (Objects/abstract.c, sequence_repeat); `inplace`: sequence *= times."""
         cls = times.python_type()
         if self.tx.classes.lookup(cls, "__index__", NO_ATTRIBUTE) is NO_ATTRIBUTE:
@@ -114,7 +114,7 @@ class Operators(Part):
         self.tx.raise_error(TypeError, f"{op!r} not supported between instances of {kinds}")
 
     def _beside(self, owner: VariableTracker, other: VariableTracker) -> VariableTracker:
-        """`other` as the comparisons of `owner` see it: a number of the graph knows no members of enums."""
+        """`other` as an operand of `owner`'s comparisons: a number of the graph can't be compared with enum members."""
         number = isinstance(owner, ScalarVariable) and isinstance(other, EnumVariable)
         if not number or not issubclass(other.python_type(), (int, float)):
             return content_beside(owner, other)
@@ -127,14 +127,14 @@ class Operators(Part):
         left, right = realized(self.tx, left), realized(self.tx, right)
         if left is right:
             return True
-        # Whether numbers that change are one object can't be told, and need not: their comparison is guarded.
+        # The identity of numbers that change is unknown and not needed: their comparison is guarded.
         with_symbols = left.is_symbolic or right.is_symbolic
         if not with_symbols and left.same_object(right) is True and not isinstance(left, (FunctionVariable,)):
             return True
         return self.tx.truth(self.compare("==", left, right))
 
     def is_same(self, left: VariableTracker, right: VariableTracker) -> bool:
-        """left is right, guarded where guards on structure do not decide it."""
+        """left is right, with a guard where the structure's guards don't decide it."""
         left, right = realized(self.tx, left), realized(self.tx, right)
         same = left.same_object(right)
         if isinstance(left, ConstantVariable) and isinstance(right, ConstantVariable):
@@ -154,7 +154,7 @@ class Operators(Part):
         return same
 
     def _same_constant(self, left: ConstantVariable, right: ConstantVariable, same: bool | None) -> bool | None:
-        """`is` between numbers or texts: equal ones from outside may be one object now and two at the next call."""
+        """`is` between numbers or strings: equal inputs may be one object now and two objects at the next call."""
         if same is False or left is right or is_unique(left.value):
             return same
         if left.source is not None and right.source is not None:
@@ -168,7 +168,7 @@ class Operators(Part):
         return same
 
     def as_index(self, key: VariableTracker, owner: str = "") -> Any:
-        """An index or slice as Python has it; `owner` is the kind of sequence that is asked."""
+        """An index or slice as a Python value; `owner` is the kind of sequence that is indexed."""
         key = realized(self.tx, key)
         index = key.as_index(self.tx)
         if index is not None:
@@ -189,8 +189,8 @@ class Operators(Part):
         return value if isinstance(value, DictVariable) else None
 
     def hash_key(self, value: VariableTracker, place: str = "dict key") -> Any:
-        """What stands for the value as a "dict key" or "set element", guarded; TypeError in the program if it is
-        unhashable."""
+        """The hash key that represents the value as a "dict key" or "set element", guarded; raises TypeError in the
+        program if the value is unhashable."""
         value = realized(self.tx, value)
         value.guard_hash(self.tx)
         if isinstance(value, ObjectVariable):
@@ -216,7 +216,7 @@ class Operators(Part):
         return int(self.tx.run_python(hash, value.constant()))
 
     def as_hash(self, said: VariableTracker) -> int:
-        """What hash() makes of the result of ``__hash__`` (Objects/typeobject.c, slot_tp_hash)."""
+        """The hash that hash() computes from the result of ``__hash__`` (Objects/typeobject.c, slot_tp_hash)."""
         if not issubclass(said.python_type(), int):
             self.tx.raise_error(TypeError, "__hash__ method should return an integer")
         number = said.constant()
@@ -225,7 +225,7 @@ class Operators(Part):
         return -2 if number == -1 else int(number)
 
     def _hash_of(self, value: ObjectVariable, place: str) -> int:
-        """What the ``__hash__`` of the program's own class gives."""
+        """The result of a user-defined class's ``__hash__``."""
         try:
             return self.tx.call_method(value, "__hash__", []).constant()
         except ObservedException as error:
@@ -234,7 +234,7 @@ class Operators(Part):
             raise
 
     def is_held(self, value: VariableTracker) -> bool:
-        """Whether the program holds an object besides what it has just handed over."""
+        """Whether the program holds a reference to an object besides the one that it has just passed."""
         frames = self.frames_values()
         if any(held is value for held in frames):
             return True
@@ -242,7 +242,7 @@ class Operators(Part):
         return id(value) in held_by(effects, [*frames, *effects.outside_values()])
 
     def frames_values(self) -> list[VariableTracker]:
-        """What this frame and its callers in the trace hold."""
+        """The values that this frame and its callers in the trace hold."""
         frame: Any = self.tx
         found: list[VariableTracker] = []
         while frame is not None:
@@ -251,22 +251,22 @@ class Operators(Part):
         return found
 
     def with_number(self, value: VariableTracker) -> VariableTracker:
-        """A value whose number is needed, where it is an id."""
+        """A value whose number is needed; an id is converted to its number."""
         return value.number(self.tx) if isinstance(value, IdentityVariable) else value
 
     def identity_number(self, value: VariableTracker) -> VariableTracker:
-        """id(value): the number where the object itself is guarded, else something that only compares."""
+        """id(value): the number if the object's identity is guarded, else a value that can only be compared."""
         if isinstance(value, FunctionVariable) and value.source is not None:
             self.tx.guard(value.source, "is", value.real)
             return number_of(self.tx, value.real)
         return IdentityVariable(value)
 
 
-# Sequences written in C whose own concatenation is asked last.
+# Sequences written in C whose own concatenation is tried last.
 _CONCATENATED = (list, tuple, str, bytes, collections.deque)
 
 def content_beside(owner: VariableTracker, other: VariableTracker) -> VariableTracker:
-    """An operand as a builtin's own operators see it: what an object holds that is one, too."""
+    """An operand as a builtin's own operators see it: for an instance of a builtin's subclass, its builtin content."""
     content = other.content
     alike = any(isinstance(owner, kind) and isinstance(content, kind) for kind in (BUILTIN_CONTENT, ConstantVariable))
     alike |= isinstance(owner, ScalarVariable) and isinstance(content, ConstantVariable)

@@ -94,7 +94,7 @@ def _build_map(tx: Translator, i: Any) -> None:
         return
     made = tx.values.new_dict({})
     for key, value in zip(values[::2], values[1::2]):
-        made.store(tx, key, value)  # the same object twice is hashed twice
+        made.store(tx, key, value)  # an object that occurs twice is hashed twice
     tx.push(made)
 
 
@@ -170,7 +170,7 @@ def _dict_update(tx: Translator, i: Any) -> None:
 
 
 def _called(tx: Translator, i: Any) -> VariableTracker:
-    """What is called with the keywords that an instruction collects."""
+    """The callable that receives the keywords that an instruction collects."""
     return tx.peek(i.arg + (2 if facts.NULL_FIRST else 3))
 
 

@@ -1,4 +1,4 @@
-"""Instructions that Python 3.12 has and 3.11 has not, or not so.
+"""Handlers of the instructions that Python 3.12 adds to 3.11 or changes.
 
 Comprehensions are part of the function that they stand in (PEP 709): each takes the slots of its variables for itself
 and gives back afterwards what they held. Where a variable of a comprehension is a cell, what is saved is a cell, too.
@@ -36,7 +36,7 @@ def _load_fast_and_clear(tx: Translator, i: Any) -> None:
 @TABLE.opcode("STORE_FAST")
 def _store_fast(tx: Translator, i: Any) -> None:
     name, code = i.argval, tx.code
-    if name in code.co_cellvars or name in code.co_freevars:  # what LOAD_FAST_AND_CLEAR has saved
+    if name in code.co_cellvars or name in code.co_freevars:  # the value that LOAD_FAST_AND_CLEAR saved
         value = tx.wrap_top()
         assert isinstance(value, CellVariable)
         tx.cells[name] = value
@@ -107,7 +107,7 @@ def _store_slice(tx: Translator, i: Any) -> None:
 # ---------------------------------------------------------------- the interpreter's own functions
 def _stop_iteration_error(tx: Translator, i: Any) -> None:
     error = tx.pop()
-    # A generator of ours that stands for an iterator written in C may end with StopIteration.
+    # A generator of dynamo_lite that replaces an iterator written in C may end with StopIteration.
     if issubclass(error.python_type(), StopIteration) and not is_equivalent(tx.code):
         error = tx.stop_iteration_error(error)
     tx.push(error)

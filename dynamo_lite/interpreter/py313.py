@@ -1,4 +1,4 @@
-"""Instructions that Python 3.13 has and 3.12 has not, or not so.
+"""Handlers of the instructions that Python 3.13 adds to 3.12 or changes.
 
 Conditional jumps take True and False only: a TO_BOOL before them makes these.
 """

@@ -1,4 +1,4 @@
-"""Instructions that Python 3.14 has and 3.13 has not, or not so.
+"""Handlers of the instructions that Python 3.14 adds to 3.13 or changes.
 
 ``with`` looks up ``__exit__`` and ``__enter__`` one by one, each for a call of its own. An iterator stays on the stack
 when its loop ends, until POP_ITER takes it.

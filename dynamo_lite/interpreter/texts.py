@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from ..variables.protocols import Tracer
 
 
-_Parts = list[str | VariableTracker]  # of a text
+_Parts = list[str | VariableTracker]  # the parts of a text
 _CONTAINERS = (SequenceVariable, SetVariable, DictVariable)
 _PLAIN_CONVERSION = re.compile("%([sra])")
 _CONVERSIONS: dict[str, Callable[[object], str]] = {"s": str, "r": repr, "a": ascii}
 
 
 def _escaped(text: str) -> str:
-    """A text as ascii() shows what has it as its repr()."""
+    """The result of ascii() for a value with this text as its repr()."""
     return text.encode("ascii", "backslashreplace").decode("ascii")
 
 
@@ -47,7 +47,7 @@ class Texts(Part):
     """str(), repr(), format(); a part of the tracer."""
 
     def function_text(self, function: VariableTracker) -> str:
-        """A function as messages about its call name it (Objects/object.c, _PyObject_FunctionStr)."""
+        """The name of a function in messages about its call (Objects/object.c, _PyObject_FunctionStr)."""
         try:
             name = self.tx.getattr(function, "__qualname__").constant()
         except ObservedException:
@@ -85,7 +85,7 @@ class Texts(Part):
         text = value.call_own(self.tx, "__format__", ConstantVariable(spec))
         if text is not None:
             return checked_result(self.tx, "__format__", value.python_type(), text)
-        if value.is_constant() and not spec:  # classes in C ask str() then
+        if value.is_constant() and not spec:  # without a spec, classes written in C call str()
             return self.to_text(value, "s")
         if value.is_constant() and not isinstance(value, _CONTAINERS):
             value.fix(self.tx)
@@ -93,7 +93,7 @@ class Texts(Part):
         return _formatted(value, self.tx, spec)
 
     def _own_text(self, value: VariableTracker, conversion: str) -> VariableTracker | None:
-        """The text of a constant whose class makes it in Python."""
+        """The text of a constant whose class computes it in Python code."""
         cls = value.python_type() if value.is_constant() else None
         for name in ("__str__", "__repr__") if conversion == "s" else ("__repr__",):
             text = value.call_own(self.tx, name) if cls is not None else None
@@ -105,10 +105,10 @@ class Texts(Part):
         return None
 
     def is_made_by_classes(self, value: VariableTracker, seen: tuple[VariableTracker, ...] = ()) -> bool:
-        """Whether the text of a constant, or of one in a container, is made by its class in Python."""
+        """Whether the text of a constant, or of a constant in a container, is computed by Python code of its class."""
         value = realized(self.tx, value)
         if any(value is known for known in seen):
-            return False  # a container in itself
+            return False  # a container that contains itself
         content = self.tx.operators.dict_content(value)
         parts = value.known_items() if content is None else [*content.keys(), *content.values(self.tx)]
         if isinstance(value, SetVariable):
@@ -144,7 +144,7 @@ class Texts(Part):
         return text or ConstantVariable(self.tx.run_python(operator.mod, template, self.tx.values.as_plain(values)))
 
     def join(self, separator: str | bytes, items: Sequence[VariableTracker]) -> VariableTracker | None:
-        """separator.join(items) where some of the texts are not read; None for others."""
+        """separator.join(items) if some of the texts are still unknown; None otherwise."""
         return size_texts.joined_by(separator, items) if isinstance(separator, str) else None
 
 
@@ -202,7 +202,7 @@ def _conversions(tx: Tracer, template: str | bytes, values: VariableTracker) -> 
 
 @functools.singledispatch
 def _text(value: VariableTracker, tx: Tracer, conversion: str) -> VariableTracker:
-    """str(), repr() or ascii() of what is no constant, by the tracker's class."""
+    """str(), repr() or ascii() of a value that isn't a constant, by the tracker's class."""
     unsupported("unsupported_builtin", f"text of {value.describe()}")
 
 
@@ -254,7 +254,7 @@ def _container_text(value: VariableTracker, tx: Tracer, conversion: str) -> Vari
 
 @functools.singledispatch
 def _formatted(value: VariableTracker, tx: Tracer, spec: str) -> VariableTracker:
-    """format(value, spec) of what is no constant, by the tracker's class."""
+    """format(value, spec) of a value that isn't a constant, by the tracker's class."""
     cls = value.python_type()
     if spec and tx.classes.lookup(cls, "__format__") is object.__format__:
         tx.raise_error(TypeError, f"unsupported format string passed to {type_name(cls)}.__format__")
@@ -281,13 +281,13 @@ def _formatted_object(value: ObjectVariable, tx: Tracer, spec: str) -> VariableT
     if isinstance(method, types.FunctionType):
         text = tx.classes.call_attribute(value, value.cls, "__format__", method, [ConstantVariable(spec)], {})
         return checked_result(tx, "__format__", value.cls, text)
-    if isinstance(value.content, ConstantVariable) and spec:  # without one, str() is asked
+    if isinstance(value.content, ConstantVariable) and spec:  # without a spec, str() is called
         return tx.texts.format_value(value.content, "", spec)
     return _formatted.dispatch(VariableTracker)(value, tx, spec)
 
 
 def _written_as(tx: Tracer, value: ObjectVariable) -> VariableTracker | None:
-    """What an instance of a subclass of list, tuple or dict holds, if that is all that its text shows."""
+    """The content of an instance of a subclass of list, tuple or dict, if its text shows nothing else."""
     cls = value.content.python_type() if value.content is not None else None
     own = cls in (list, tuple, dict) and tx.classes.lookup(value.cls, "__repr__") is cls.__dict__["__repr__"]
     return value.content if own else None

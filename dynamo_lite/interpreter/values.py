@@ -42,18 +42,18 @@ class Values(Part):
     """From Python values to trackers and back; a part of the tracer."""
 
     def wrap_at(self, value: Any, source: Source) -> VariableTracker:
-        """The value at a source, not looked at yet; every attribute that a class has comes by here."""
+        """A lazy tracker of the value at a source; every attribute of a class is wrapped here."""
         if is_in_stand_in(source):
             return self.tx.output.effects.tracker_of(value) or self.from_result(value, source.name)
         return LazyVariable(value, source)
 
     def _stood_for(self, value: Any) -> VariableTracker | None:
-        """What the trace has made and `value`, a part of a class that it makes, stands for; None for real values."""
+        """The tracker for which `value`, a part of a class made in the trace, stands; None for real values."""
         known = self.tx.output.effects.tracker_of(value)
         return known if known is not None and known.source is None and not known.is_constant() else None
 
     def wrap_now(self, value: Any, source: Source) -> VariableTracker:
-        """The value at a source, looked at."""
+        """The realized tracker of the value at a source."""
         return self.tx.output.wrap(self.tx, value, source)
 
     def wrap_slot(self, source: Source, cls: type, value: Any, name: str) -> VariableTracker:
@@ -115,7 +115,7 @@ class Values(Part):
         return SubstitutedFunctionVariable(value, inner, source)
 
     def wrap_class_part(self, value: Any, source: Source) -> VariableTracker:
-        """What a class attribute wraps (the function of a property, classmethod or staticmethod).
+        """The function that a class attribute (a property, classmethod or staticmethod) wraps.
 
         The attribute itself is guarded by identity with its class, which fixes the function inside.
         """
@@ -131,7 +131,7 @@ class Values(Part):
         return MethodVariable(self.wrap_function(value, source, trusted=True), owner)
 
     def library_function(self, value: Callable[..., Any]) -> VariableTracker:
-        """A function of the standard library or of ours to inline, which nobody replaces."""
+        """A function of the standard library or of dynamo_lite, to be inlined; nobody replaces it."""
         function: Any = value
         return FunctionVariable(function, ConstSource(function, function.__qualname__))
 
