@@ -14,13 +14,13 @@ from ..frame.compiled_module import CompiledModule
 
 
 def generated_code(compiled: Any) -> str:
-    """The source that the backend generated for what has been compiled so far, graph by graph.
+    """The source code that the backend generated for the graphs compiled so far, graph by graph.
 
     Args:
-        compiled: what ``compile`` returned.
+        compiled: the function or module that ``compile`` returned.
 
     Returns:
-        the text; empty before the first call, and for backends that generate nothing.
+        the source code; empty before the first call, and for backends that generate nothing.
 
     Raises:
         TypeError: `compiled` is not a compiled function or module.

@@ -182,8 +182,8 @@ class Classes(Part):
         return default
 
     def special(self, cls: type, name: str) -> Any:
-        """What the interpreter calls for a special method of `cls`, None if none defines it; one that is None itself
-        raises as calling it does (the slots of Objects/typeobject.c), and nothing is asked in its place."""
+        """The attribute that the interpreter calls for a special method of `cls`; None if no class defines it. If the
+        attribute is None itself, raises the TypeError of calling None (the slots of Objects/typeobject.c)."""
         method = self.lookup(cls, name, NO_ATTRIBUTE)
         if method is None:
             self.tx.raise_error(TypeError, "'NoneType' object is not callable")

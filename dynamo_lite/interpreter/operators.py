@@ -278,9 +278,9 @@ def _tensor_first(left: VariableTracker, right: VariableTracker) -> bool:
 
 
 def _is_wider_number(left: VariableTracker, right: VariableTracker) -> bool:
-    """Whether a number stands left of an object of a class that is derived from a type of wider ones: the number's own
-    operators take such an object for nothing that they know (CONVERT_BINOP in Objects/longobject.c, CONVERT_TO_DOUBLE
-    in Objects/floatobject.c), so that the object's are asked alone."""
+    """Whether `left` is a number and `right` an object whose class derives from a wider number type. The operators of
+    the number return NotImplemented for such an object (CONVERT_BINOP in Objects/longobject.c, CONVERT_TO_DOUBLE in
+    Objects/floatobject.c), so that only the object's operators count."""
     if not isinstance(right, ObjectVariable) or isinstance(left, ObjectVariable):
         return False
     left_type, right_type = left.python_type(), right.python_type()

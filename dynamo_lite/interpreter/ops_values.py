@@ -257,8 +257,8 @@ def _call(tx: Translator, i: Any) -> None:
 
 
 def call(tx: Translator, count: int, names: tuple[str, ...]) -> None:
-    """Calls what lies below `count` arguments with its NULL, or with its first argument instead of that; `names` are
-    the keywords of the last."""
+    """Calls the function below `count` arguments, which has a NULL or its first argument beside it on the stack;
+    `names` are the keywords of the last arguments."""
     args = tx.pop_many(count)
     second = tx.pop_lazy()
     first = tx.pop_lazy()

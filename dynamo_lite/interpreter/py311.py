@@ -1,4 +1,4 @@
-"""Instructions that are particular to Python 3.11, or that later versions do otherwise."""
+"""Handlers of the instructions that only Python 3.11 has, or that later versions change."""
 from __future__ import annotations
 
 from typing import Any
