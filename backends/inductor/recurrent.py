@@ -122,8 +122,8 @@ def with_recurrent_loops(gm: GraphModule) -> GraphModule:
 
 
 def _decided() -> Decided:
-    """What the loops of this machine are called with: the vector instructions; the products that a thread should have
-    at least; the products, of one element of the weights, below which packing them does not pay."""
+    """Decisions by which the loops run on this machine: the vector instructions; the least number of products of a
+    thread; the number of products per element of the weights below which packing them does not pay."""
     info = target_info.current()
     return info.simd, info.product_grain(True), round(2 * max(info.costs.pack_columns, info.costs.pack_lines))
 
@@ -133,7 +133,7 @@ def recurrent_network(
     kind: int, decided: Decided, x: torch.Tensor, hidden: Any, weights: Sequence[torch.Tensor], has_biases: bool,
     layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool,
 ) -> tuple[torch.Tensor, ...]:
-    """What torch's function of the same arguments returns.
+    """Computes a network, as torch's function of the same arguments does.
 
     Args:
         kind: the function, by ``_KINDS``.
@@ -307,7 +307,7 @@ def _run(tensors: Sequence[torch.Tensor | None], about: tuple[int, torch.Tensor,
 
 @functools.cache
 def _entry(simd: str) -> Any:
-    """The library's function.
+    """The function of the library for a kind of vector instructions.
 
     Raises:
         exc.CompilerMissing, exc.CacheError, OSError, AttributeError: it was not built, and can't be.

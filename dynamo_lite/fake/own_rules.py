@@ -23,8 +23,8 @@ Number = Any
 
 
 def result(func: Any, args: Any, kwargs: Any, make: Callable[[Any, Any, Any], Any]) -> Any:
-    """What the operator gives, each result made by `make` of an operator's call; ``NotImplemented``: torch has a rule.
-    """
+    """The results of an operator, each made by `make` from the call of an operator; ``NotImplemented`` if there is no
+    rule here."""
     rule = _RULES.get(func)
     if rule is None:
         return NotImplemented
@@ -40,17 +40,17 @@ def _gives_a_list(func: Any) -> bool:
 
 
 def _like(x: torch.Tensor, dtype: torch.dtype | None = None) -> Empty:
-    """In the memory format of `x`."""
+    """An empty tensor with the sizes and the memory format of `x`."""
     return aten.empty_like.default, (x,), {"dtype": dtype or x.dtype, "device": x.device}
 
 
 def _sized(x: torch.Tensor, *sizes: Number) -> Empty:
-    """Contiguous."""
+    """A contiguous empty tensor with the given sizes, and the dtype and device of `x`."""
     return aten.empty.memory_format, (list(sizes),), {"dtype": x.dtype, "device": x.device}
 
 
 def _contiguous_like(at: int) -> Rule:
-    """A contiguous result with the shape and type of the argument at a position."""
+    """The rule of an operator with a contiguous result of the shape and dtype of the argument at a position."""
     return lambda *args, **kwargs: _sized(args[at], *args[at].shape)
 
 
@@ -116,7 +116,7 @@ def _combined(x: torch.Tensor, coefficients: torch.Tensor) -> Empty:
 
 
 def _reflectors(x: torch.Tensor) -> list[Empty]:
-    """Column by column, as LAPACK has it."""
+    """The layout of LAPACK: column by column."""
     *batch, rows, columns = x.shape
     strides = [math.prod(x.shape[at + 1:]) for at in range(len(batch))]
     place = aten.empty_strided.default, (list(x.shape), [*strides, 1, rows]), {"dtype": x.dtype, "device": x.device}
