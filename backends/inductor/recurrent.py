@@ -5,8 +5,8 @@ weights. What is left is a recurrence: for each step the product of the hidden s
 cell. An operator of ours computes it for all steps of one layer in one direction, forward or backward
 (``codegen/cpp/recurrent.cpp``), so that one graph serves all lengths.
 
-Invariant: results have eager's values up to rounding, its layouts, and its random numbers of the dropout between
-layers. A network that is not of this kind stays one call of torch's (``scalar_split``).
+Invariant: results have eager's values up to rounding, eager's layouts, and eager's random numbers in the dropout
+between layers. A network that is not of this kind stays a single call of torch's (``scalar_split``).
 """
 from __future__ import annotations
 
@@ -28,15 +28,13 @@ from dynamo_lite.runtime.whole_calls import RECURRENT, is_whole
 FORWARD, BACKWARD = "recurrent_layer", "recurrent_layer_backward"
 _FORWARD_SCHEMA = (
     f"{FORWARD}(Tensor gates, Tensor weight, Tensor? bias, Tensor h, Tensor? c, int kind, bool reverse, "
-    "bool keep, str simd, int grain, int few) -> (Tensor, Tensor, Tensor)")
+    "bool keep, str simd, int grain, int few, int deep) -> (Tensor, Tensor, Tensor)")
 _BACKWARD_SCHEMA = (
     f"{BACKWARD}(Tensor grad_y, Tensor? grad_c, Tensor weight, Tensor h, Tensor? c, Tensor y, Tensor all_c, "
-    "Tensor saved, int kind, bool reverse, str simd, int grain, int few) -> (Tensor, Tensor, Tensor, Tensor)")
-_CALLS = 10
-"""The overhead of a library call does not count if the network's products take as long as this number of calls."""
+    "Tensor saved, int kind, bool reverse, str simd, int grain, int few, int deep) -> (Tensor, Tensor, Tensor, Tensor)")
 _MOST_COLUMNS = 64
 """A multiple of the columns of a panel in ``recurrent.cpp``, whatever the vector instructions."""
-Decided = tuple[str, int, int]
+Decided = tuple[str, int, int, int]
 _functions = torch._C._VariableFunctions
 _KINDS: dict[Any, int] = {_functions.lstm: 0, _functions.gru: 1, _functions.rnn_tanh: 2, _functions.rnn_relu: 3}
 _LSTM, _GRU = 0, 1
@@ -89,8 +87,7 @@ def _pays(node: Node, rows: int, products: int, recurrent: int) -> bool:
     """
     info, results = target_info.current(), node.meta.get("example_value") or (None,)
     for_gradients = getattr(results[0], "requires_grad", True)
-    if node.target is _functions.lstm and not for_gradients and (
-            products >= _CALLS * info.library_call * info.costs.product_rate):
+    if node.target is _functions.lstm and not for_gradients and info.outweighs_a_call(products):
         return False
     return recurrent <= info.own_cache or rows >= min(torch.get_num_threads(), info.processor.cores)
 
@@ -106,12 +103,13 @@ def _is_there() -> bool:
 
 def with_recurrent_loops(gm: GraphModule) -> GraphModule:
     """The graph with a call of ``recurrent_network`` for each call of a network that is ours."""
-    if not any(is_ours(node) for node in gm.graph.nodes):
+    ours = {node for node in gm.graph.nodes if is_ours(node)}
+    if not ours:
         return gm
     graph, env = Graph(), dict[Node, Node]()
     for node in gm.graph.nodes:
         made = graph.node_copy(node, env.__getitem__)
-        if is_ours(node):
+        if node in ours:
             made.args = (_KINDS[node.target], _decided(), *made.args)
             made.target = recurrent_network
             log.count("recurrent_networks")
@@ -122,10 +120,18 @@ def with_recurrent_loops(gm: GraphModule) -> GraphModule:
 
 
 def _decided() -> Decided:
-    """Decisions by which the loops run on this machine: the vector instructions; the least number of products of a
-    thread; the number of products per element of the weights below which packing them does not pay."""
+    """Decisions by which the loops run on this machine.
+
+    Returns:
+        the vector instructions; the least number of products of a thread; the number of products per element of the
+        weights below which packing does not pay; the size of a single row's hidden state from which on it does not pay
+        in the forward pass. Sums along lines of unpacked weights take two loads for each product, so twice the time,
+        where several rows could share a load. A single row loads each weight once in any case, and what is left is that
+        lanes are added up at the end of each sum, which eight vectors of products outweigh.
+    """
     info = target_info.current()
-    return info.simd, info.product_grain(True), round(2 * max(info.costs.pack_columns, info.costs.pack_lines))
+    return (info.simd, info.product_grain(True), round(max(info.costs.pack_columns, info.costs.pack_lines)),
+            8 * info.lanes)
 
 
 # ---------------------------------------------------------------- a network
@@ -216,11 +222,12 @@ class _Layer(torch.autograd.Function):
 # ---------------------------------------------------------------- the operators
 @functools.cache
 def operators() -> tuple[Any, Any]:
-    """The operators of one layer in one direction, defined by the first call.
+    """The forward and the backward operator of one layer in one direction, defined by the first call.
 
-    The forward one gives the hidden states (steps, batch, hidden); of an LSTM the cell states, all if they are kept,
-    else the last ones; what the backward one needs besides, or nothing. The backward one gives the gradients of the
-    gates, those of the recurrent products if they are not the same (of a GRU), those of the first states.
+    The forward operator returns the hidden states (steps, batch, hidden); the cell states of an LSTM, of all steps if
+    ``keep`` is set, else of the last one; the gates that the backward operator needs, if ``keep`` is set. The backward
+    operator returns the gradients of the gates' inputs, those of the recurrent products (of a GRU alone, since they are
+    the same otherwise), and those of the first hidden and cell states. Results that do not exist have no elements.
     """
     library = _library()
     library.define(_FORWARD_SCHEMA)
@@ -292,12 +299,13 @@ def _run(tensors: Sequence[torch.Tensor | None], about: tuple[int, torch.Tensor,
             the first, whether the backward pass is computed.
         decided: by ``_decided``.
     """
-    (kind, y, reverse, backward), (simd, grain, few) = about, decided
+    (kind, y, reverse, backward), (simd, grain, few, deep) = about, decided
     steps, batch, hidden = y.shape
     if y.numel() == 0:
         return
     gates = _GATES[kind] * hidden
-    in_place = steps * batch < few  # each element of the weights takes part in one product for each step and row
+    # Each element of the weights takes part in one product for each step and row.
+    in_place = steps * batch < few or (not backward and batch == 1 and hidden >= deep)
     columns, depth = (hidden, gates) if backward else (gates, hidden)
     packed = 0 if in_place else -(-columns // _MOST_COLUMNS) * _MOST_COLUMNS * depth
     workspace = torch.empty(packed + batch * columns)

@@ -28,6 +28,8 @@ from dynamo_lite.backends.inductor.processor import Cache, Processor
 LANES = {"avx512": 16, "avx2": 8, "scalar": 4}
 # Bytes of a cache line, on all processors that kernels are written for.
 LINE = 64
+# Number of library calls whose overhead is to be small beside some work: it is a tenth of the work then.
+CALLS = 10
 REGISTERS = {"avx512": 32, "avx2": 16, "scalar": 16}
 
 
@@ -152,6 +154,11 @@ class TargetInfo:
     def product_grain(self, awake: bool) -> int:
         """The least work, in products, that one thread should get in a matrix product of ours (see ``grain``)."""
         return 1 << round(math.log2(self._thread_cost(awake) * self.costs.product_rate))
+
+    def outweighs_a_call(self, products: int) -> bool:
+        """Whether the overhead of a library call is small beside the time of this number of products on one thread. If
+        it is not, the work is left to our loops, and is too short to be measured well."""
+        return products >= CALLS * self.library_call * self.costs.product_rate
 
     def _thread_cost(self, awake: bool) -> float:
         return self.awake if awake else math.sqrt(self.wake * self.awake)

@@ -1,8 +1,9 @@
 """Metadata of operators for which torch has no rule, or one that gives other strides.
 
 Eager computes them by kernels that are written for real memory alone: quantization-aware training, histograms,
-gradients of distributions, softmax of PyTorch's own encoder. Their results are new tensors, told by the operands'
-sizes, dtypes and strides alone. What such an operator refuses because of its elements is refused when the graph runs.
+gradients of distributions, softmax of PyTorch's own encoder. Their results are new tensors, whose layouts follow from
+the operands' sizes, dtypes and strides alone. Where an operator raises because of its elements, the graph does when it
+runs.
 
 Invariant: a rule describes each result by an operator that makes an empty one (``empty``, ``empty_like``), so that
 sizes may be symbols; it reads no elements.
@@ -71,12 +72,12 @@ def _extremes_along(x: torch.Tensor, dim: int, keepdim: bool = False) -> list[Em
 
 
 def _with_mask(x: torch.Tensor, *_: Any, **__: Any) -> list[Empty]:
-    """The mask says where the gradient passes."""
+    """The result, and a mask that is true where the gradient passes."""
     return [_like(x), _like(x, torch.bool)]
 
 
 def _learned_backward(grad: torch.Tensor, x: torch.Tensor, scale: torch.Tensor, *_: Any, **__: Any) -> list[Empty]:
-    """Gradients of scales and zero points, of which a tensor has one, even if it is a number."""
+    """Gradients of the operand, of the scale and of the zero point; the latter two have one element each."""
     return [_like(x), _sized(scale, 1), _sized(scale, 1)]
 
 

@@ -24,7 +24,6 @@ from dynamo_lite.backends.inductor.codegen.cpp.library_times import (
     Times,
     entry_alone,
     is_faster,
-    is_worth_measuring,
     kept_or_measured,
     numbers_of,
     one_thread,
@@ -60,7 +59,7 @@ class ConvolutionTimes:
             follows: whether there are operations on the result that would be fused with our loops.
         """
         results = math.prod(number(volume(v)) for v in (contraction.batch, contraction.rows, contraction.columns))
-        if not is_worth_measuring(self.info, results * number(contraction.depth)):
+        if not self.info.outweighs_a_call(results * number(contraction.depth)):
             return False
         times = _times(convolution, _alone(contraction), self.info, self.threads)
         if times is None:

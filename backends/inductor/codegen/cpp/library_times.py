@@ -30,9 +30,6 @@ from dynamo_lite.backends.inductor.target_info import TargetInfo
 MARGIN = 1.1
 """Factor by which the library has to be faster, on any processor. Two measurements of the same work differ by as much,
 because of what other processes take from the caches."""
-CALLS = 10
-"""Work that takes one thread less time than this number of library calls is left to our loops: a call would add a tenth
-and more to it, and so short a time can't be measured well."""
 LARGEST = 1 << 26
 """Largest number of elements of an operand that is allocated for a measurement."""
 _ROUNDS, _SECONDS = 5, 0.02  # least number of rounds of a measurement, and least duration of it
@@ -44,11 +41,6 @@ class Times:
 
     ours: float
     library: float
-
-
-def is_worth_measuring(info: TargetInfo, products: int) -> bool:
-    """Whether this number of products takes long enough to be worth a call of the library."""
-    return products >= CALLS * info.library_call * info.costs.product_rate
 
 
 def is_faster(info: TargetInfo, threads: int, times: Times, results: int, follows: bool) -> bool:

@@ -26,7 +26,6 @@ from dynamo_lite.backends.inductor.codegen.cpp.library_times import (
     Times,
     entry_alone,
     is_faster,
-    is_worth_measuring,
     kept_or_measured,
     limit_products,
     numbers_of,
@@ -66,7 +65,7 @@ class ProductTimes:
         """
         rows, columns, depth = sizes = _sizes(contraction)
         measured = contraction if self.exact else _representative(contraction)
-        if not is_worth_measuring(self.info, min(math.prod(sizes), math.prod(_sizes(measured)))):
+        if not self.info.outweighs_a_call(min(math.prod(sizes), math.prod(_sizes(measured)))):
             return False
         times = _times(_described(measured), self.info)
         if times is None:
