@@ -282,14 +282,14 @@ def _forward_part(
     with torch.no_grad():
         mutated = [i for i, t in enumerate(recorder.inputs) if t is not None and t.storage.version > 0]
         refuse_shared_inputs(recorder.inputs, mutated)
-        values = Values(memory, recorder.emit)
+        values = Values(memory, recorder.emit, results)
         made: dict[int, OutputRecipe] = {}
         bases: list[torch.Tensor] = []
         for value in results:
             if id(value) not in made:
                 made[id(value)] = recipe(value, memory, recorder.inputs, values)
                 if len(values.nodes) > len(bases):
-                    bases.append(memory.find(value).storage.root.fake)
+                    bases.append(values.base_of(memory.find(value)).fake)
         differentiable = [base.requires_grad for base in bases]
         written: list[Written] = []
         if any(_has_new_history(inputs[i], edges[i]) for i in mutated):

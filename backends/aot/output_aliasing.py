@@ -41,7 +41,7 @@ def alias_outputs(
     """
     mutated = [i for i, t in enumerate(inputs) if t is not None and t.storage.version > 0]
     refuse_shared_inputs(inputs, mutated)
-    values = Values(memory, emit)
+    values = Values(memory, emit, results)
     made: dict[int, OutputRecipe] = {}
     for result in results:
         if id(result) not in made:
@@ -54,14 +54,24 @@ def alias_outputs(
 
 
 class Values:
-    """The values that a graph computes for its results; each has memory of its own."""
+    """The values that a graph computes for its results; each has memory of its own.
 
-    def __init__(self, memory: Memory, emit: Emit) -> None:
+    Args:
+        results: the results of the captured graph.
+    """
+
+    def __init__(self, memory: Memory, emit: Emit, results: tuple[Any, ...] = ()) -> None:
         self.nodes: list[Node] = []
         self._memory = memory
         self._emit = emit
+        self._reals = _seen_as_real(memory, results)
         self._indices: dict[int, int] = {}
         self._owners: set[Node] = set()
+
+    def base_of(self, tracked: Tracked) -> Tracked:
+        """The tensor that a result is a view of: the root of its storage, or the first view, if all results see complex
+        numbers as real ones."""
+        return self._reals.get(id(tracked.storage), tracked.storage.root)
 
     def index(self, root: Tracked) -> int:
         """The index of the value that holds the memory of ``root``."""
@@ -69,7 +79,8 @@ class Values:
         if found is None:
             node = self._memory.read(root)
             owner = passes.owner(node)
-            if owner.op != "call_function" or owner in self._owners or node is not owner:
+            whole = node is owner or node.target is aten.view_as_real.default and node.args[0] is owner
+            if owner.op != "call_function" or owner in self._owners or not whole:
                 node = owner = self._emit(aten.clone.default, (node,))
                 if node.meta["val"].stride() != root.fake.stride():
                     node = owner = self._emit(ops.copy_strided, (node.args[0], tuple(root.fake.stride())))
@@ -79,6 +90,24 @@ class Values:
         return found
 
 
+def _seen_as_real(memory: Memory, results: tuple[Any, ...]) -> dict[int, Tracked]:
+    """For each storage of a complex tensor that the results show as real numbers alone, by its identity, one view of
+    the whole as these. Kernels compute with real numbers, so the complex tensor need not be made."""
+    found: dict[int, Tracked | None] = {}
+    for result in results:
+        tracked = memory.find(result) if isinstance(result, torch.Tensor) else None
+        if tracked is None:
+            continue
+        view = tracked
+        while view.parent is not None and view.parent.parent is not None:
+            view = view.parent
+        root, key = tracked.storage.root, id(tracked.storage)
+        is_real = view.step is not None and view.step.target is aten.view_as_real.default and (
+            view.fake.requires_grad == root.fake.requires_grad)
+        found[key] = found.get(key, view) and view if is_real else None
+    return {key: view for key, view in found.items() if view is not None}
+
+
 def recipe(result: Any, memory: Memory, inputs: list[Tracked | None], values: Values) -> OutputRecipe:
     """The recipe that makes one result from values and inputs; adds a value to ``values`` if necessary."""
     if not isinstance(result, torch.Tensor):
@@ -86,7 +115,7 @@ def recipe(result: Any, memory: Memory, inputs: list[Tracked | None], values: Va
     tracked = memory.find(result)
     if tracked is None:
         raise CannotFunctionalize("a result that was not made by this graph")
-    root = tracked.storage.root
+    root = values.base_of(tracked)
     for i, known in enumerate(inputs):
         if known is root:
             base: InputOutput | ValueOutput = InputOutput(i)
@@ -99,9 +128,12 @@ def recipe(result: Any, memory: Memory, inputs: list[Tracked | None], values: Va
         return base
     fake, origin = tracked.fake, root.fake
     plain = fake.dtype == origin.dtype and fake.is_conj() == origin.is_conj() and fake.is_neg() == origin.is_neg()
-    # If elements of the base overlap in memory, the gradient of ``as_strided`` would be shared out among them.
+    steps = chain_to_root(tracked)[len(chain_to_root(root)) :]
+    # The gradient of ``as_strided`` is copied twice, or, if elements of the base overlap in memory, shared out among
+    # them; gradients of the program's own views are views.
+    if fake.requires_grad and all(isinstance(step.target, torch._ops.OpOverload) for step in steps):
+        plain = False
     plain = plain and not (origin.requires_grad and torch._debug_has_internal_overlap(origin) != 0)
-    steps = chain_to_root(tracked)
     chain = None if plain else tuple((s.target, s.args, s.kwargs, s.item) for s in steps)
     offset = offset_in(tracked, root) if plain else 0
     return OutputAlias(base, tuple(fake.shape), tuple(fake.stride()), offset, chain, _detached(steps))

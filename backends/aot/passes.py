@@ -8,7 +8,7 @@ import operator
 from typing import Any
 
 import torch
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.functional import UNSAFE_VIEWS
@@ -26,7 +26,7 @@ _UNINITIALIZED = frozenset({
 
 def clean(graph: AtenGraph) -> None:
     """Runs all passes, in order."""
-    remove_dead_code(graph)
+    remove_dead_code(graph.graph)
     merge_equal_calls(graph)
     remove_unused_constants(graph)
     graph.graph.lint()
@@ -92,11 +92,11 @@ def _draws(node: Node) -> bool:
     return True
 
 
-def remove_dead_code(graph: AtenGraph) -> None:
+def remove_dead_code(graph: Graph) -> None:
     """Removes calls whose results nobody reads, unless they may raise."""
-    for node in reversed(list(graph.graph.nodes)):
+    for node in reversed(list(graph.nodes)):
         if not node.users and node.op == "call_function" and not is_effectful(node) and not may_raise(node):
-            graph.graph.erase_node(node)
+            graph.erase_node(node)
 
 
 def merge_equal_calls(graph: AtenGraph) -> None:

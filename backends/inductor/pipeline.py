@@ -14,6 +14,7 @@ from dynamo_lite import log
 from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor import target_info
 from dynamo_lite.backends.inductor.codegen.cpp.target import cpp_target
+from dynamo_lite.backends.inductor.complex_pairs import in_pairs
 from dynamo_lite.backends.inductor.gpu_info import TYPICAL, GpuInfo
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
@@ -37,7 +38,7 @@ def lower_and_schedule(
         target: the target that kernels are generated for.
     """
     with log.phase("lowering"):
-        lowered = lower(graph, constants, target.abilities)
+        lowered = lower(in_pairs(graph), constants, target.abilities)
     if log.enabled("ir"):
         log.artifact("ir").info("%s", _loops_as_text(lowered))
     with log.phase("scheduling"):

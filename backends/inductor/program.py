@@ -105,7 +105,8 @@ class ExternCall:
 
 @dataclasses.dataclass(slots=True)
 class View:
-    """Makes ``name`` a view of ``base``: same memory and dtype, the sizes and strides of ``Program.buffers[name]``.
+    """Makes ``name`` a view of ``base``: same memory, the sizes and strides of ``Program.buffers[name]``. Its dtype
+    is the same, too, except that a view of the whole of a complex tensor may be its components, or the other way round.
 
     ``offset`` counts elements from the first element of ``base`` (not from the start of its storage).
     """

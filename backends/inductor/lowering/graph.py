@@ -28,9 +28,10 @@ from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.lowering.abilities import ALL, Abilities
 from dynamo_lite.backends.inductor.lowering.few_elements import chained
+from dynamo_lite.backends.inductor.lowering.index_checks import check_rest
 from dynamo_lite.backends.inductor.lowering.layouts import is_dense, is_separate, same_layout, same_strides, strides_of
 from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph, Operation
-from dynamo_lite.backends.inductor.lowering.node_facts import device_of, is_supported, leaves_graph
+from dynamo_lite.backends.inductor.lowering.node_facts import REINTERPRETS, device_of, is_supported, leaves_graph
 from dynamo_lite.backends.inductor.lowering.planes import realize_where_read
 from dynamo_lite.backends.inductor.lowering.refusals import is_refused
 from dynamo_lite.backends.inductor.lowering.size_floats import are_for_the_library
@@ -79,6 +80,7 @@ class GraphLowering:
         self._mutations: list[tuple[str, TensorValue]] = []
         self._settled: set[str] = set()  # buffers whose strides a library call or an output relies on
         self._view_names: dict[tuple[Any, ...], str] = {}
+        self._shared: dict[str, str] = {}  # from a buffer that is read as another dtype to the one with its memory
         self._uses: dict[torch.fx.Node, Uses] = {}
         self._faults: list[tuple[type[Exception], str]] = []
         self.products: set[str] = set()  # buffers that product templates write
@@ -87,7 +89,7 @@ class GraphLowering:
 
     # ------------------------------------------------------------ the walk
     def run(self) -> LoweredGraph:
-        self._uses = find_uses(self.graph, self.has_lowering)
+        self._uses = find_uses(self.graph, self.has_lowering, self.abilities.few)
         outputs: tuple[Union[str, prog.Literal], ...] = ()
         for node in self.graph.nodes:
             if node.op == "placeholder":
@@ -126,7 +128,8 @@ class GraphLowering:
             return False
         values = pytree.tree_leaves([a.meta.get("val") for a in node.all_input_nodes] + [node.meta.get("val")])
         tensors = [v for v in values if isinstance(v, torch.Tensor)]
-        return len({v.device for v in tensors}) < 2 and all(is_supported(v, self.device) for v in tensors)
+        complex_too = node.target in REINTERPRETS
+        return len({v.device for v in tensors}) < 2 and all(is_supported(v, self.device, complex_too) for v in tensors)
 
     def is_read_on(self) -> bool:
         """Whether generated code computes with the result of the operation that is being lowered."""
@@ -156,16 +159,21 @@ class GraphLowering:
         size = tuple(map(index_of, fake.shape))
         stride = strides_of(fake)
         buffer = self.buffers[name] = Buffer(name, size, stride, fake.dtype, fake.device)
-        return TensorValue(
-            size, fake.dtype, self.ops.load(name, buffer.load_index(shape_vars(size)), fake.dtype), stride, fake.device
-        )
+        return TensorValue(size, fake.dtype, self._read(buffer, fake), stride, fake.device)
+
+    def _read(self, buffer: Buffer, fake: torch.Tensor) -> Node:
+        """The elements of the tensor in a buffer. Its memory holds their negatives if it has the negative bit, as the
+        imaginary part of a conjugate has (``at::Tensor::is_neg``)."""
+        node = self.ops.load(buffer.name, buffer.load_index(shape_vars(buffer.size)), buffer.dtype)
+        return self.ops.op("neg", node) if fake.is_neg() and not fake.is_complex() else node
 
     def _call(self, node: torch.fx.Node) -> Any:
         if node.target is operator.getitem:
             return self.env[node.args[0]][node.args[1]]  # type: ignore[index]
         if node.target is torch.ops.aten.copy_.default:
-            destination, source = self._values(node.args[:2])
-            self._mutations.append((destination.node.attr[0], source))
+            destination, source = node.args[:2]
+            assert isinstance(destination, torch.fx.Node) and isinstance(source, torch.fx.Node)
+            self._mutations.append((destination.name, self.env[source]))
             return None
         if not node.users and passes.may_raise(node):
             return self._library(node)  # nobody uses the result, but the call may raise
@@ -257,6 +265,13 @@ class GraphLowering:
             return False
         given = self._node.args[0]
         return any(user.target is torch.ops.aten.copy_.default and user.args[0] is given for user in self._node.users)
+
+    def share(self, name: str, base: str) -> None:
+        """Records that one buffer is another's memory, read as another dtype."""
+        self._shared[name] = self._memory_name(base)
+
+    def _memory_name(self, name: str) -> str:
+        return self._shared.get(name, name)
 
     def is_given(self, name: str) -> bool:
         """Whether a buffer is an input or a constant."""
@@ -460,19 +475,17 @@ class GraphLowering:
             )
             names.append(buffer.name)
             values.append(
-                TensorValue(
-                    buffer.size,
-                    leaf.dtype,
-                    self.ops.load(buffer.name, buffer.load_index(shape_vars(buffer.size)), leaf.dtype),
-                    buffer.stride,
-                    leaf.device,
-                )
+                TensorValue(buffer.size, leaf.dtype, self._read(buffer, leaf), buffer.stride, leaf.device)
             )
         unpack = isinstance(node.meta["val"], (tuple, list))
         if unpack:
             read = {user.args[1] for user in node.users if user.target is operator.getitem}
             names = [name if at in read else None for at, name in enumerate(names)]
-        self.emit(prog.ExternCall(node.target, tuple(args), dict(kwargs), tuple(names), ", ".join(self.origin), unpack))
+        call = prog.ExternCall(node.target, tuple(args), dict(kwargs), tuple(names), ", ".join(self.origin), unpack)
+        self.emit(call)
+        if passes.is_view(node.target):
+            for name in prog.step_writes(call):
+                self.share(name, call.reads()[0])
         return pytree.tree_unflatten(values, spec)
 
     def _mutate_inputs(self) -> None:
@@ -484,28 +497,9 @@ class GraphLowering:
                 # Another copy might overwrite the source before it is read.
                 self.realize(source, fresh=True)
         sources = [self.tensor_ref(source) for _, source in self._mutations]
-        self._check_rest()
+        check_rest(self)
         for (destination, _), name in zip(self._mutations, sources):
             self.emit(prog.CopyInto(destination, name))
-
-    def _check_rest(self) -> None:
-        """Emits loops that check indices from memory of which no other loop checks every one, because the elements that
-        they select are not needed, or only in part."""
-        if not self.checked:
-            return
-        nests = [operation for operation in self.operations if isinstance(operation, LoopNest)]
-        seen = {(n.attr, _buffers_read(n), _places(n)) for nest in nests
-                for nodes in [walk(nest.roots())] if all(n.op != "inside" for n in nodes)
-                for n in nodes if n.op == "bounded"}
-        for node in dict.fromkeys(self.checked):
-            if (node.attr, _buffers_read(node), _places(node)) in seen:
-                continue
-            variables = tuple(sorted(node.vars, key=lambda v: v.name))
-            size = tuple(v.size for v in variables)
-            (device,) = {self.buffers[name].device for name in _buffers_read(node)} or {torch.device("cpu")}
-            buffer = self.new_buffer(size, ix.contiguous_strides(size), torch.int64, device)
-            index = buffer.load_index(tuple(map(ix.atom, variables)))
-            self.emit(LoopNest(buffer, variables, node, index, origin=("index check",)))
 
     def _outputs(self, node: torch.fx.Node) -> tuple[Union[str, prog.Literal], ...]:
         """The program's outputs: numbers, and buffers of their own, each with eager's layout."""
@@ -522,8 +516,8 @@ class GraphLowering:
             # A buffer that is an input or another output can't be returned as this output, nor can a view of one.
             own = (
                 layout is not None
-                and layout[0] not in taken
-                and not self.is_given(layout[0])
+                and self._memory_name(layout[0]) not in taken
+                and not self.is_given(self._memory_name(layout[0]))
                 and is_size(layout[2], 0)
                 and (same_layout(value.shape, layout[1], self.buffers[layout[0]]))
                 and (same_strides(value.shape, layout[1], value.stride))
@@ -533,7 +527,7 @@ class GraphLowering:
                 name = layout[0] if own and layout is not None else self._reshaped(value, taken)
             if name is None:
                 name = self.realize(value, fresh=True, gaps=True)
-            taken.add(name)
+            taken.add(self._memory_name(name))
             out.append(self._exactly_laid_out(name, value))
         return tuple(out)
 
@@ -541,7 +535,7 @@ class GraphLowering:
         """The name of ``value`` if it is the whole result of a library call or a product in another shape: a tensor of
         that shape which is no view (``x @ w`` of three dimensions is computed with two). None for any other value."""
         layout = self.layout_of(value)
-        if layout is None or layout[0] in taken or not is_size(layout[2], 0):
+        if layout is None or self._memory_name(layout[0]) in taken or not is_size(layout[2], 0):
             return None
         name = layout[0]
         buffer = self.buffers[name]
@@ -583,12 +577,3 @@ class GraphLowering:
             self._view_names[key] = view.name
             self.emit(prog.View(view.name, name))
         return self._view_names[key]
-
-
-def _buffers_read(node: Node) -> frozenset[str]:
-    return frozenset(n.attr[0] for n in walk((node,)) if n.op == "load")
-
-
-def _places(node: Node) -> ix.Index:
-    """Number of iterations of the loops that the node depends on."""
-    return ix.product(tuple(v.size for v in node.vars))

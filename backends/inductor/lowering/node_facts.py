@@ -6,12 +6,14 @@ import torch.utils._pytree as pytree
 
 from dynamo_lite.backends.inductor.ir.ops import ANY
 
+REINTERPRETS = frozenset({torch.ops.aten.view_as_real.default, torch.ops.aten.view_as_complex.default})
+"""Operators that read memory as numbers of another dtype; they are lowered for complex tensors, too."""
 
-def is_supported(value: torch.Tensor, device: str) -> bool:
+
+def is_supported(value: torch.Tensor, device: str, complex_too: bool = False) -> bool:
     """Whether generated loops can handle a tensor: its device, layout and dtype."""
-    return (
-        value.device.type == device and value.layout is torch.strided and value.dtype in ANY and not value.is_quantized
-    )
+    fits = value.dtype in ANY or complex_too and value.dtype in (torch.complex64, torch.complex128)
+    return value.device.type == device and value.layout is torch.strided and fits and not value.is_quantized
 
 
 def device_of(node: torch.fx.Node) -> torch.device:

@@ -12,8 +12,13 @@ from typing import Any
 
 import torch
 
+from dynamo_lite.backends.inductor.ir.contraction import MAX_LANES
 from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
 from dynamo_lite.symbols.nodes import hint_of
+
+aten = torch.ops.aten
+# Length of a loop of which at most a fifth of the lanes of vectors are idle, whatever the remainder.
+LONG = 4 * MAX_LANES
 
 
 @dataclasses.dataclass(slots=True)
@@ -37,8 +42,13 @@ def numel_of(value: Any) -> int:
     return hint_of(value.numel()) if isinstance(value, torch.Tensor) else 0
 
 
-def find_uses(graph: torch.fx.Graph, lowered: Any) -> dict[torch.fx.Node, Uses]:
-    """The uses of every node. ``lowered(node)`` says whether generated code will compute the node."""
+def find_uses(graph: torch.fx.Graph, lowered: Any, few: int) -> dict[torch.fx.Node, Uses]:
+    """The uses of every node.
+
+    Args:
+        lowered: ``lowered(node)`` says whether generated code will compute the node.
+        few: largest size of a loop that the target unrolls (``Abilities.few``).
+    """
     uses: dict[torch.fx.Node, Uses] = {}
     for node in reversed(graph.nodes):
         mine = uses.setdefault(node, Uses())
@@ -61,7 +71,7 @@ def find_uses(graph: torch.fx.Graph, lowered: Any) -> dict[torch.fx.Node, Uses]:
                 wider = size > numel_of(arg.meta.get("val"))
                 if not (wider and _once_a_row(arg, node)):
                     theirs.computed += 1
-                    theirs.widened |= wider
+                    theirs.widened |= wider and not _joined_as_well(node, few)
             else:
                 theirs.library = True
     return uses
@@ -78,6 +88,16 @@ def _once_a_row(arg: torch.fx.Node, user: torch.fx.Node) -> bool:
         and theirs.ndim > 0
         and theirs.shape[-1] != 1
     )
+
+
+def _joined_as_well(user: torch.fx.Node, few: int) -> bool:
+    """Whether the user joins tensors and computes each of their elements once, in vectors: its loops are split at the
+    borders of the parts, and they are long along the last dimension, or so few parts lie there that the loop over them
+    is written out."""
+    if user.target not in (aten.cat.default, aten.stack.default):
+        return False
+    parts = [node.meta["val"] for node in user.all_input_nodes]
+    return hint_of(user.meta["val"].shape[-1]) <= few or all(v.ndim > 0 and hint_of(v.shape[-1]) >= LONG for v in parts)
 
 
 def _is_view(node: torch.fx.Node) -> bool:

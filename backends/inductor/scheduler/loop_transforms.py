@@ -18,7 +18,7 @@ from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.guards import Limit, bounds_of, edges_of
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
 from dynamo_lite.backends.inductor.scheduler.narrowing import narrow_integers
-from dynamo_lite.backends.inductor.scheduler.short_loops import may_write_out, write_out_short_loops
+from dynamo_lite.backends.inductor.scheduler.short_loops import is_interleaved, may_write_out, write_out_short_loops
 
 # A loop is split, to remove a division from an index, if the inner part has at least this many iterations, or is short
 # enough to be unrolled.
@@ -239,10 +239,12 @@ def _choose_vector(kernel: Kernel) -> None:
 
 def score(kernel: Kernel, v: ix.Var) -> tuple[int, int]:
     """How suitable ``v`` is as the vector loop; larger is better. The first number is the count of accesses of stride 1
-    minus that of strided ones, each weighted by how often it happens. The second is the loop's size if no access has
-    stride 1."""
+    minus that of strided ones, each weighted by how often it happens; accesses to every second, third or fourth element
+    that whole vectors load and store (``short_loops``) count as neither. The second is the loop's size if no access
+    has stride 1."""
     gain = 0
     contiguous = False
+    unrolls = may_write_out(kernel)
     accesses = [(s.index, 2) for s in kernel.statements() if isinstance(s, Store) and s.buffer not in kernel.scratch]
     for stage in kernel.stages:  # each stage loads anew
         accesses += [(n.attr[1], 1) for n in walk([s.value for s in stage.statements])
@@ -253,7 +255,7 @@ def score(kernel: Kernel, v: ix.Var) -> tuple[int, int]:
         if c == 1:
             gain += times
             contiguous = True
-        elif c != 0:
+        elif c != 0 and not (unrolls and is_interleaved(kernel, index, v, weight == 2)):
             gain -= times
     size = v.size if isinstance(v.size, int) else 1 << 20
     # A short loop would leave most lanes idle.

@@ -33,6 +33,16 @@ def may_write_out(kernel: Kernel) -> bool:
     return kernel.is_pure() and not _has_order(kernel) and nodes * SHORT <= MAX_NODES
 
 
+def is_interleaved(kernel: Kernel, index: ix.Index, v: ix.Var, stored: bool) -> bool:
+    """Whether whole vectors along ``v`` load an access's elements, or store them together with those of the iterations
+    of a short loop, which lie between them."""
+    step = ix.coefficient(index, v)
+    if not isinstance(step, int) or not 2 <= step <= SHORT:
+        return False
+    return not stored or any(
+        w.size == step and ix.coefficient(index, w) == 1 for w in (*kernel.outer, *kernel.inner))
+
+
 def _has_order(kernel: Kernel) -> bool:
     """Whether the kernel has scratch memory or stages whose loops must not be changed."""
     return bool(kernel.scratch) or any(s.scan or s.ordered or s.scalar or s.tiled or s.check for s in kernel.stages)

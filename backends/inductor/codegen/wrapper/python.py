@@ -48,9 +48,11 @@ from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import MemoryPlan, 
 from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
 from dynamo_lite.backends.inductor.codegen.wrapper.values import (
     decision_text,
+    empty_text,
     same_value,
     shape_text,
     size_text,
+    strided_text,
     tuple_text,
     value_text,
 )
@@ -248,9 +250,16 @@ class _Writer:
         view = self._views.get(name)
         if view is not None and name not in self._bound:
             spec = self._program.buffers[name]
-            self._line(f"{variable} = {self._strided(self._tensor(view.base), spec.size, spec.stride, view.offset)}")
+            self._line(f"{variable} = {self._view_text(view, spec)}")
             self._bound.add(name)
         return variable
+
+    def _view_text(self, view: View, spec: BufferSpec) -> str:
+        base = self._tensor(view.base)
+        if spec.dtype is self._program.buffers[view.base].dtype:
+            return strided_text(base, spec.size, spec.stride, view.offset)
+        reads = torch.ops.aten.view_as_complex.default if spec.dtype.is_complex else torch.ops.aten.view_as_real.default
+        return f"{self._operation(reads)}({base})"
 
     def _line(self, text: str) -> None:
         self._lines.append(text)
@@ -488,7 +497,7 @@ class _Writer:
                 spec = self._program.buffers[name]
                 layout = static_layout(spec) if self._allocate_in_entries else None
                 if layout is None:
-                    self._line(f"{self._variable(name)} = {self._empty(spec)}")
+                    self._line(f"{self._variable(name)} = {empty_text(spec, self._bind)}")
                 else:
                     made[self._variable(name)] = layout
         return made
@@ -503,11 +512,6 @@ class _Writer:
             offset = offset + view.offset
             name = view.base
         return name, offset
-
-    def _empty(self, spec: BufferSpec) -> str:
-        empty = self._bind("empty_strided", torch._C._VariableFunctions.empty_strided)
-        return (f"{empty}({shape_text(spec.size)}, {shape_text(spec.stride)}, dtype={self._value(spec.dtype)}, "
-                f"device={self._value(spec.device)})")
 
     def _drop(self, start: int, end: int) -> None:
         """Frees the buffers whose live ranges end in the steps from ``start`` to ``end``."""
@@ -551,16 +555,11 @@ class _Writer:
         if recipe.detach == "before" or self._detach and isinstance(recipe.base, InputOutput):
             base += ".detach()"
         if recipe.chain is None:
-            base = self._strided(base, recipe.size, recipe.stride, recipe.offset)
+            base = strided_text(base, recipe.size, recipe.stride, recipe.offset)
         for target, args, kwargs, item in recipe.chain or ():
             rest = [self._value(a) for a in args] + [f"{k}={self._value(v)}" for k, v in kwargs.items()]
             base = f"{self._operation(target)}({', '.join([base, *rest])})" + ("" if item is None else f"[{item}]")
         return base + ".detach()" if recipe.detach == "after" else base
-
-    def _strided(self, base: str, size: Any, stride: Any, offset: Expr) -> str:
-        origin = base.removesuffix(".detach()")
-        place = "" if isinstance(offset, int) and offset == 0 else f", {origin}.storage_offset() + {size_text(offset)}"
-        return f"{base}.as_strided({shape_text(size)}, {shape_text(stride)}{place})"
 
     def _value(self, value: Any) -> str:
         return value_text(value, self._variable, self._bind)

@@ -12,7 +12,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from dynamo_lite.backends.inductor.ir.symbolic import index_of
-from dynamo_lite.backends.inductor.program import BufferRef, Decision, Expr, SizeRef
+from dynamo_lite.backends.inductor.program import BufferRef, BufferSpec, Decision, Expr, SizeRef
 from dynamo_lite.symbols.integers import Expr as Expression
 from dynamo_lite.symbols.nodes import IntNode
 
@@ -45,6 +45,20 @@ def tuple_text(items: list[str]) -> str:
 def shape_text(values: Sequence[Expr]) -> str:
     """Sizes or strides as a Python tuple."""
     return tuple_text([size_text(v) for v in values])
+
+
+def strided_text(base: str, size: Sequence[Expr], stride: Sequence[Expr], offset: Expr) -> str:
+    """A view of the tensor that an expression gives, with an offset from its first element."""
+    origin = base.removesuffix(".detach()")
+    place = "" if isinstance(offset, int) and offset == 0 else f", {origin}.storage_offset() + {size_text(offset)}"
+    return f"{base}.as_strided({shape_text(size)}, {shape_text(stride)}{place})"
+
+
+def empty_text(spec: BufferSpec, bind: Bind) -> str:
+    """A new tensor with a buffer's layout."""
+    empty = bind("empty_strided", torch._C._VariableFunctions.empty_strided)
+    return (f"{empty}({shape_text(spec.size)}, {shape_text(spec.stride)}, dtype={_named(spec.dtype, str, bind)}, "
+            f"device={_device(spec.device, str, bind)})")
 
 
 def decision_text(decision: Decision, variable: Variable, bind: Bind) -> str:

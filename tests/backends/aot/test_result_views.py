@@ -1,0 +1,45 @@
+"""Results that are views and require gradients: their history has the program's own views."""
+import pytest
+import torch
+
+import dynamo_lite
+
+VIEWS = {
+    "view": (lambda x: (x * 2).relu().view(-1), "ViewBackward0"),
+    "transposed": (lambda x: (x * 2).relu().t(), "TBackward0"),
+    "slice": (lambda x: (x * 2).relu()[:, 1:3], "SliceBackward0"),
+    "part": (lambda x: (x * 2).relu().chunk(2)[1], "SplitBackward0"),
+    "several": (lambda x: (x * 2).relu().t()[None].expand(2, -1, -1), "ExpandBackward0"),
+    "real numbers": (lambda x: torch.view_as_real(torch.complex(x, x * 2)).flatten(1), "ViewBackward0"),
+    "strided": (lambda x: (x * 2).relu().as_strided((2, 2), (1, 1)), "AsStridedBackward0"),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", VIEWS)
+def test_history(name, dynamic):
+    function, backward = VIEWS[name]
+    compiled = dynamo_lite.compile(function, dynamic=dynamic)
+    dynamo_lite.reset_metrics()
+    for rows in (4, 6) if dynamic else (4,):
+        x = torch.randn(rows, 5, requires_grad=True)
+        got, want = compiled(x), function(x)
+        assert got.grad_fn.name() == want.grad_fn.name() == backward
+        assert got._is_view() and got.stride() == want.stride() and torch.equal(got, want)
+        w = torch.randn_like(want)
+        torch.testing.assert_close(*(torch.autograd.grad(y, x, w) for y in (got, want)))
+    assert dynamo_lite.metrics()["graphs"] == 1
+
+
+def test_result_may_be_written():
+    x = torch.randn(4, 5, requires_grad=True)
+
+    def step(function):
+        y = function(x)
+        y.mul_(3)
+        return torch.autograd.grad(y.sum(), x)[0]
+
+    def function(x):
+        return (x * 2).t()
+
+    torch.testing.assert_close(step(dynamo_lite.compile(function)), step(function))
