@@ -91,8 +91,9 @@ class Values:
 
 
 def _seen_as_real(memory: Memory, results: tuple[Any, ...]) -> dict[int, Tracked]:
-    """For each storage of a complex tensor that the results show as real numbers alone, by its identity, one view of
-    the whole as these. Kernels compute with real numbers, so the complex tensor need not be made."""
+    """For each storage that the graph has made for a complex tensor, and that the results show as real numbers alone,
+    one view of the whole as these, by the storage's identity. Kernels compute with real numbers, so that the complex
+    tensor need not be made."""
     found: dict[int, Tracked | None] = {}
     for result in results:
         tracked = memory.find(result) if isinstance(result, torch.Tensor) else None
@@ -102,8 +103,8 @@ def _seen_as_real(memory: Memory, results: tuple[Any, ...]) -> dict[int, Tracked
         while view.parent is not None and view.parent.parent is not None:
             view = view.parent
         root, key = tracked.storage.root, id(tracked.storage)
-        is_real = view.step is not None and view.step.target is aten.view_as_real.default and (
-            view.fake.requires_grad == root.fake.requires_grad)
+        is_real = root.node.op == "call_function" and view.step is not None and (
+            view.step.target is aten.view_as_real.default) and view.fake.requires_grad == root.fake.requires_grad
         found[key] = found.get(key, view) and view if is_real else None
     return {key: view for key, view in found.items() if view is not None}
 

@@ -227,6 +227,22 @@ def test_a_product_between_library_calls_is_the_library_s():
     assert "KERNEL" not in str(dynamo_lite.generated_code(compiled))
 
 
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_components_of_inputs_are_views_of_them(requires_grad):
+    def function(z):
+        return z.imag, torch.view_as_real(z)
+
+    z = C(5).requires_grad_(requires_grad)
+    for result in dynamo_lite.compile(function)(z):
+        assert result.untyped_storage().data_ptr() == z.untyped_storage().data_ptr()
+
+    def reals(z):
+        w = z * 2
+        return w.imag, torch.view_as_real(w), w.real
+
+    assert _shared(dynamo_lite.compile(reals)(z)) == _shared(reals(z))
+
+
 NEGATIVE = {
     "double": lambda x: x * 2,
     "exponential": lambda x: x.exp() * 2,
