@@ -134,15 +134,22 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
             const i32* const steps = listed ? right.steps + done : right.steps;
             for (int j = 0; j < alone; ++j)
                 for (i64 i = 0; i < now; ++i) column[j][i] = base[steps[i] + columns - alone + j];
-            for (int r = 0; r < rows; r += ROWS) {
-                const int alive_rows = rows - r < ROWS ? rows - r : ROWS;
+            const bool fetches = k + done + now >= c.depth;
+            const i64 hop = ROWS * c.left.line;
+            // All strips but the last one by one call; one by one if dot products read the same rows, from a near cache then.
+            const int before = (rows - 1) / ROWS * ROWS, many = alone || !before ? ROWS : before;
+            for (int r = 0; r < rows; r += r < before ? many : ROWS) {
+                const bool last = r == before;
+                const int own = last ? rows - r : ROWS, count = last ? 1 : many / ROWS;
                 const float* const at = from + r * c.left.line + done * c.left.depth;
                 float* const sums = tile + r * apart;
-                if (k + done + now >= c.depth) ahead.fetch(c);
-                // The distance of the rows that this block reads next, or else of those of the following block.
-                const i64 next = r + ROWS < rows || done + now >= depth ? ROWS * c.left.line - (r + ROWS < rows ? 0 : done * c.left.depth) : now * c.left.depth - r * c.left.line;
-                if (columns > alone) tile_for<STREAMED>(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, base, steps, listed && r == 0 && first ? panel : 0, now, sums, apart, more);
-                if (alone) columns_for[alone - 1](at, c.left.line, alive_rows, column, now, sums + columns - alone, apart, more);
+                // The distance of the rows that are read next: of these rows, or else of the following block.
+                const i64 next = !last ? hop : done + now >= depth ? hop - done * c.left.depth : now * c.left.depth - r * c.left.line;
+                const i64 beside = listed && r == 0 && first ? panel : 0;
+                if (columns > alone)
+                    tile_for<STREAMED>(own, columns - alone)(at, c.left.line, c.left.depth, next, own, base, steps, beside, now, sums, apart, more, fetches ? ahead.strips(count, hop) : Strips{count, hop, nullptr, nullptr});
+                else if (fetches) ahead.fetch();
+                if (alone) columns_for[alone - 1](at, c.left.line, own, column, now, sums + columns - alone, apart, more);
             }
         }
     };
@@ -155,7 +162,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
         float* const tile = piece < c.depth ? right.room + packed + (r0 - right.kept) * panel : whole;
         const i64 batch = p / across, place = p % across * panel, c0 = packs.lines.before(place);
         const int columns = packs.columns_of(p, end), rows = (int)(r1 - r0);
-        Ahead ahead(true, batch, r0, rows, c0, packs.lines.before(place + columns) - c0, (end - p) * units(rows, ROWS));
+        Ahead ahead(c, true, batch, r0, rows, c0, packs.lines.before(place + columns) - c0, (end - p) * units(rows, ROWS));
         for (i64 q = p; q < end; ++q) panel_of(q, r0, rows, first, right.panel + (q - p) * right.next, right, k, depth, tile + (q - p) * panel, side * panel, ahead);
         if (k + depth >= c.depth) packs.finish(batch, r0, r1, place, columns, tile, side * panel);
     };

@@ -130,12 +130,12 @@ class Exchanged {
             for (i64 p = first; p < last; p += block) {
                 const int columns = (int)least(block, last - p), own = (columns + ROWS - 1) / ROWS;
                 float* const sums = room.sums + (p - first) * panel;
-                Ahead ahead(done, batch, r0, rows, p, columns, own);
+                Ahead ahead(c, done, batch, r0, rows, p, columns, own);
                 for (int s = 0; s < own; ++s) {
                     const i64 at = p - first + s * ROWS, tile = at / ROWS;
                     const int some = columns - s * ROWS < ROWS ? columns - s * ROWS : ROWS;
                     next.fetch(next.lines * tile / tiles, next.lines * (tile + 1) / tiles);
-                    ahead.fetch(c);
+                    ahead.fetch();
                     spread_tile_for(some, rows)(source, room.columns + at, some, room.steps + k, room.rows, depth, room.sums + at * panel, k > 0);
                 }
                 if (!done) continue;

@@ -84,14 +84,15 @@ struct PackedProduct {
         const i32* const at = steps ? steps : packed_places.at;
         for (int j = 0; j < alone; ++j)
             for (i64 i = 0; i < depth; ++i) column[j][i] = right[at[i] + columns - alone + j];
-        for (int r = 0; r < rows; r += ROWS) {
-            const int alive_rows = rows - r < ROWS ? rows - r : ROWS;
-            float* const sums = tile + r * pitch;
-            ahead.fetch(c);
+        // Rows whose dot products are computed, too, are read from a near cache then.
+        const int some = alone ? ROWS : rows;
+        for (int r = 0; r < rows; r += some) {
+            const int own = rows - r < some ? rows - r : some;
             if (columns > alone)
-                (steps ? tile_for<PACKED_LEFT> : tile_for<PACKED_BOTH>)(alive_rows, columns - alone)(left + r / ROWS * strip_of(depth), 1, ROWS, 0, alive_rows, right, at, 0, depth,
-                                                                                                     sums, pitch, add);
-            if (alone) columns_for[alone - 1](from + r * c.left.line, c.left.line, alive_rows, column, depth, sums + columns - alone, pitch, add);
+                (steps ? products_of_strips<PACKED_LEFT> : products_of_strips<PACKED_BOTH>)(left + r / ROWS * strip_of(depth), right, at, own, columns - alone, depth, tile + r * pitch, pitch,
+                                                                                            add, ahead.strips(1, 0));
+            else ahead.fetch();
+            if (alone) columns_for[alone - 1](from + r * c.left.line, c.left.line, own, column, depth, tile + r * pitch + columns - alone, pitch, add);
         }
     }
     // Hands the finished results of rows [r0, r1) and `columns` places from `place` on to the epilogue, transposed if lines are columns.
@@ -119,7 +120,7 @@ struct PackedProduct {
                 stop = least(q + side, end);
                 float* const tile = kept ? room.sums + ((q - p) * room.kept + r0 - first) * panel : whole;
                 const i64 place = q % across * panel, c0 = lines.before(place);
-                Ahead ahead(last, batch, r0, rows, c0, lines.before(place + columns_of(q, stop)) - c0, (stop - q) * units(rows, ROWS));
+                Ahead ahead(c, last, batch, r0, rows, c0, lines.before(place + columns_of(q, stop)) - c0, (stop - q) * units(rows, ROWS));
                 for (i64 own = q; own < stop; ++own) {
                     const i64 begin = own % across * panel;
                     const int columns = columns_of(own, own + 1);

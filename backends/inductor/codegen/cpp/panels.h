@@ -14,6 +14,9 @@ constexpr int CV = 2, ROWS = 6;
 constexpr int CV = 2, ROWS = 4;
 #endif
 constexpr int panel = CL * CV;
+// Packed strips of rows are this far apart, and stored in vectors of so many lanes.
+constexpr int strip_lanes = ROWS <= 4 ? 4 : 8;
+constexpr i64 strip_of(i64 depth) { return ROWS * depth + strip_lanes; }
 constexpr i64 block = 48;          // rows of a block: a multiple of ROWS and of CL
 constexpr i64 chunk_depth = 512;  // depth of a piece of a panel that stays in the L2 cache (as in ir/contraction.py)
 constexpr i64 chain = 256;         // number of products that are added up one after the other: longer sums are sums of such sums
@@ -21,6 +24,7 @@ constexpr int few = 4;             // largest number of columns beyond whole vec
 constexpr i64 wide = 64;           // results of a row for one call of the epilogue, from several panels, as each row is on a page of its own
 constexpr i64 widest_lanes = 16;   // lanes of the widest vector of any processor, by which workspaces are laid out
 constexpr i64 fetched = 16;        // elements of a cache line
+constexpr i64 least_fetched_depth = 64;  // of products whose results' memory is prefetched: shallower ones are done before it arrives
 constexpr int ahead = 8;           // number of lines to prefetch while packing, each of which is on a page of its own
 
 // n / unit, rounded up.
@@ -35,63 +39,76 @@ struct PackedPlaces {
 };
 static constexpr PackedPlaces packed_places;
 
+// Strips of rows that one call of the micro-kernel computes, one below the other: number; distance of the left operand's strips; what is called before
+// each, or null.
+struct Strips {
+    int count;
+    i64 hop;
+    void (*before)(void*);
+    void* context;
+};
+static constexpr Strips one_strip{1, 0, nullptr, nullptr};
 // The micro-kernel: the products of `rows` <= R rows and V vectors of columns, the last of which is half a vector if HALF. Rows beyond `rows` repeat the
 // last one, and are not written.
 // OPERANDS: which ones are packed. `left`: the first row, or a packed strip; `line`, `step`: its strides from row to row and along the depth; `next`: distance
 // of the rows that are read next, which are prefetched. `right`: the first column; `places`: the offset in `right` of each step of the depth (packed_places
 // for a packed panel); `beside`: distance of the columns that are read next, which are prefetched, or 0. `tile`: results, with lines `pitch` apart; `add`:
-// whether to add to what it holds. `line`, `step` and `next` are ignored if the left operand is packed, `places` and `beside` if both are.
+// whether to add to what it holds. `strips`: how many times R rows are computed; the first of them see `beside`. `line`, `step` and `next` are ignored if
+// the left operand is packed, `places` and `beside` if both are.
 enum Operands { STREAMED, PACKED_LEFT, PACKED_BOTH };
-template <int R, int V, bool HALF = false, Operands OPERANDS = STREAMED> NOINLINE void tile_product(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, i64 pitch, bool add) {
+template <int R, int V, bool HALF = false, Operands OPERANDS = STREAMED> NOINLINE void tile_product(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, i64 pitch, bool add, const Strips& strips) {
     typedef vec<float, CL / 2> hvec;
     constexpr bool PACKED = OPERANDS != STREAMED, PLACED = OPERANDS != PACKED_BOTH;
     constexpr int WHOLE = HALF ? V - 1 : V, some = WHOLE ? WHOLE : 1;
-    const float* at[R];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) at[r] = PACKED ? left + r : left + (r < rows ? r : rows - 1) * line;
     if (PACKED) step = ROWS;
-    for (i64 from = 0; from < depth; from += chain) {
-        const i64 to = least(from + chain, depth);
-        fvec sum[R][some];
-        hvec half[R];
+    for (int strip = 0; strip < strips.count; ++strip, left += strips.hop, tile += ROWS * pitch, beside = 0) {
+        if (strips.before) strips.before(strips.context);
+        const float* at[R];
 #pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) {
-            half[r] = hvec{};
-#pragma GCC unroll 4
-            for (int v = 0; v < WHOLE; ++v) sum[r][v] = fvec{};
-        }
-        for (i64 k = from, i = from * step; k < to;) {
-            if (!PACKED)
+        for (int r = 0; r < R; ++r) at[r] = PACKED ? left + r : left + (r < rows ? r : rows - 1) * line;
+        for (i64 from = 0; from < depth; from += chain) {
+            const i64 to = least(from + chain, depth);
+            fvec sum[R][some];
+            hvec half[R];
 #pragma GCC unroll 8
-                for (int r = 0; r < R; ++r) __builtin_prefetch(at[r] + i + next);
-            for (const i64 stop = PACKED ? to : least(k + fetched, to); k < stop; ++k, i += step) {
-                const float* const line = right + (PLACED ? places[k] : k * panel);
-                fvec x[some];
-                hvec y{};
+            for (int r = 0; r < R; ++r) {
+                half[r] = hvec{};
 #pragma GCC unroll 4
-                for (int v = 0; v < WHOLE; ++v) x[v] = load<CL>(line + v * CL, full());
-                if constexpr (HALF) y = load<CL / 2>(line + WHOLE * CL, full());
-                if (PLACED && beside)
-#pragma GCC unroll 4
-                    for (int v = 0; v < V * CL; v += fetched) __builtin_prefetch(line + beside + v);
+                for (int v = 0; v < WHOLE; ++v) sum[r][v] = fvec{};
+            }
+            for (i64 k = from, i = from * step; k < to;) {
+                if (!PACKED)
 #pragma GCC unroll 8
-                for (int r = 0; r < R; ++r) {
-                    const float element = PACKED ? left[i + r] : at[r][i];
-                    const fvec w = bc<CL>(element);
+                    for (int r = 0; r < R; ++r) __builtin_prefetch(at[r] + i + next);
+                for (const i64 stop = PACKED ? to : least(k + fetched, to); k < stop; ++k, i += step) {
+                    const float* const line = right + (PLACED ? places[k] : k * panel);
+                    fvec x[some];
+                    hvec y{};
 #pragma GCC unroll 4
-                    for (int v = 0; v < WHOLE; ++v) sum[r][v] = fma_(w, x[v], sum[r][v]);
-                    if constexpr (HALF) half[r] = fma_(bc<CL / 2>(element), y, half[r]);
+                    for (int v = 0; v < WHOLE; ++v) x[v] = load<CL>(line + v * CL, full());
+                    if constexpr (HALF) y = load<CL / 2>(line + WHOLE * CL, full());
+                    if (PLACED && beside)
+#pragma GCC unroll 4
+                        for (int v = 0; v < V * CL; v += fetched) __builtin_prefetch(line + beside + v);
+#pragma GCC unroll 8
+                    for (int r = 0; r < R; ++r) {
+                        const float element = PACKED ? left[i + r] : at[r][i];
+                        const fvec w = bc<CL>(element);
+#pragma GCC unroll 4
+                        for (int v = 0; v < WHOLE; ++v) sum[r][v] = fma_(w, x[v], sum[r][v]);
+                        if constexpr (HALF) half[r] = fma_(bc<CL / 2>(element), y, half[r]);
+                    }
                 }
             }
-        }
-        const bool more = add || from > 0;
+            const bool more = add || from > 0;
 #pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) {
-            if (r >= rows) break;
-            float* const p = tile + r * pitch;
+            for (int r = 0; r < R; ++r) {
+                if (r >= rows) break;
+                float* const p = tile + r * pitch;
 #pragma GCC unroll 4
-            for (int v = 0; v < WHOLE; ++v) store<CL>(p + v * CL, more ? load<CL>(p + v * CL, full()) + sum[r][v] : sum[r][v], full());
-            if constexpr (HALF) store<CL / 2>(p + WHOLE * CL, more ? load<CL / 2>(p + WHOLE * CL, full()) + half[r] : half[r], full());
+                for (int v = 0; v < WHOLE; ++v) store<CL>(p + v * CL, more ? load<CL>(p + v * CL, full()) + sum[r][v] : sum[r][v], full());
+                if constexpr (HALF) store<CL / 2>(p + WHOLE * CL, more ? load<CL / 2>(p + WHOLE * CL, full()) + half[r] : half[r], full());
+            }
         }
     }
 }
@@ -139,7 +156,7 @@ template <int N> NOINLINE void column_products(const float* left, i64 line, int 
 }
 typedef void Columns(const float* left, i64 line, int rows, const float (*columns)[chunk_depth], i64 depth, float* tile, i64 pitch, bool add);
 static constexpr Columns* columns_for[few] = {column_products<1>, column_products<2>, column_products<3>, column_products<4>};
-typedef void Tile(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, i64 pitch, bool add);
+typedef void Tile(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, i64 pitch, bool add, const Strips& strips);
 // The micro-kernel for these numbers of rows and columns.
 template <Operands PACKED> static Tile* tile_for(int rows, int columns) {
     if (columns > panel - CL / 2) {
@@ -160,6 +177,16 @@ template <Operands PACKED> static Tile* tile_for(int rows, int columns) {
             case 7: return tile_product<ROWS, 4, true, PACKED>;
         }
     return tile_product<ROWS, CV, false, PACKED>;
+}
+
+// The products of `rows` packed rows and one panel, in as few calls of the micro-kernel as possible; `like`: what is called
+// before each strip.
+template <Operands PACKED> static void products_of_strips(const float* left, const float* right, const i32* places, int rows, int columns, i64 depth, float* tile, i64 pitch, bool add,
+                                                          const Strips& like) {
+    const int whole = rows / ROWS, rest = rows % ROWS;
+    const i64 hop = strip_of(depth);
+    if (whole) tile_for<PACKED>(ROWS, columns)(left, 1, ROWS, 0, ROWS, right, places, 0, depth, tile, pitch, add, {whole, hop, like.before, like.context});
+    if (rest) tile_for<PACKED>(rest, columns)(left + whole * hop, 1, ROWS, 0, rest, right, places, 0, depth, tile + whole * ROWS * pitch, pitch, add, {1, hop, like.before, like.context});
 }
 
 // ------------------------------------------------------------------ packing
@@ -198,8 +225,6 @@ static void pack_elements(const float* p, i64 line, i64 step, i64 depth, int col
 // Packs `rows` rows of the left operand in strips of ROWS rows, [k][row], strip_of(depth) elements apart; `line`: stride from row to row, `step`: along the
 // depth. Rows of the last strip beyond the last row are arbitrary. Whole vectors are stored, each of which the next one overwrites in part, so behind each
 // strip there is slack.
-constexpr int strip_lanes = ROWS <= 4 ? 4 : 8;
-constexpr i64 strip_of(i64 depth) { return ROWS * depth + strip_lanes; }
 static void pack_left(const float* p, i64 line, i64 step, i64 depth, int rows, float* to) {
     constexpr int L = strip_lanes;
     const i64 strip = strip_of(depth);
@@ -378,22 +403,25 @@ static void list_taps(const Windows& w, const Planes& planes, i32* to) {
 // share of the lines with each of `tiles` tiles. Prefetches go to the L2 cache: in the L1 cache, rows whose distance contains high powers of two would cause
 // conflict misses.
 class Ahead {
+    const Contraction& c;
     const i64 batch, r0, c0;
     const int rows, columns, all;
     int tile = 0;
 
 public:
-    Ahead(bool wanted, i64 batch, i64 r0, int rows, i64 c0, i64 columns, i64 tiles)
-        : batch(batch), r0(r0), c0(c0), rows(rows), columns((int)columns), all(wanted ? (int)tiles : 0) {}
+    Ahead(const Contraction& c, bool wanted, i64 batch, i64 r0, int rows, i64 c0, i64 columns, i64 tiles)
+        : c(c), batch(batch), r0(r0), c0(c0), rows(rows), columns((int)columns), all(wanted && c.depth >= least_fetched_depth ? (int)tiles : 0) {}
     // Prefetches the share of the next tile.
-    void fetch(const Contraction& c) {
+    void fetch() {
         if (!c.touched[0] || tile >= all) return;
-        const i64 lines = c.transposed ? columns : rows, length = c.transposed ? rows : columns, from = lines * tile / all;
+        const int lines = c.transposed ? columns : rows, length = c.transposed ? rows : columns, from = lines * tile / all;
         i64 at = batch * c.touched_batch + (c.transposed ? c0 * c.touched_line + r0 : r0 * c.touched_line + c0) + from * c.touched_line;
-        for (i64 n = lines * ++tile / all - from; n > 0; --n, at += c.touched_line)
+        for (int n = lines * ++tile / all - from; n > 0; --n, at += c.touched_line)
             for (i64 i = 0; i < length; i += fetched)
                 for (const float* const* p = c.touched; *p; ++p) __builtin_prefetch(*p + at + i, 0, 2);
     }
+    // The strips of a call of the micro-kernel, with a share each.
+    Strips strips(int count, i64 hop) { return {count, hop, [](void* own) { ((Ahead*)own)->fetch(); }, this}; }
 };
 // Lines of an image in which only the first `width` of every `pitch` elements are results; before(place) is the number of results before a place.
 struct Lines {

@@ -87,7 +87,7 @@ LIBRARY PROBE(float* room, i64 elements, double* out) {
     const i64 seen = w.channels * 9, columns = w.out_height * w.out_width;
     out[12] = least_time(3, [&] {
         for (i64 p = 0; p + panel <= columns; p += panel)
-            for (i64 r = 0; r < rows; r += ROWS) tile_product<ROWS, CV, false, PACKED_LEFT>(packed + r * seen, 1, ROWS, 0, ROWS, to + p, steps, 0, seen, tile + r * panel, panel, false);
+            for (i64 r = 0; r < rows; r += ROWS) tile_product<ROWS, CV, false, PACKED_LEFT>(packed + r * seen, 1, ROWS, 0, ROWS, to + p, steps, 0, seen, tile + r * panel, panel, false, one_strip);
     }) / (columns / panel * panel * rows * seen);
     probe_left(source, many, packed, out + 4);
     probe_transforms(source, source + 1152 * 8 * ROWS, many - 1152 * 8 * ROWS, out + 6);

@@ -197,11 +197,7 @@ class Winograd {
         for (int k = 0; k < tile_places; ++k)
             for (i64 p = 0; p * panel < tiles; ++p) {
                 const float *const right = image + k * image_place + p * image_panel, *const left = room.filters + k * filter_place + first / ROWS * strip_of(w.channels);
-                for (int r = 0; r < rows; r += ROWS) {
-                    const int own = rows - r < ROWS ? rows - r : ROWS;
-                    tile_for<PACKED_BOTH>(own, (int)least(panel, tiles - p * panel))(left + r / ROWS * strip_of(w.channels), 1, ROWS, 0, own, right, packed_places.at, 0, w.channels,
-                                                                                     room.sums + k * sum_place + r * sum_line + p * panel, sum_line, false);
-                }
+                products_of_strips<PACKED_BOTH>(left, right, packed_places.at, rows, (int)least(panel, tiles - p * panel), w.channels, room.sums + k * sum_place + p * panel, sum_line, false, one_strip);
             }
     }
     // Transforms rows [r0, r1) of a group's sums to results, line by line as in the result's memory, and calls the epilogue.
