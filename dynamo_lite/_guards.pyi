@@ -89,6 +89,7 @@ GLOBAL_STATE_FIELDS: Final[tuple[str, ...]]
 TENSOR_INFERENCE: Final[int]
 TENSOR_CONJ: Final[int]
 TENSOR_NEG: Final[int]
+TENSOR_ZERO: Final[int]
 TENSOR_EXPECTED_SHIFT: Final[int]
 
 @final

@@ -297,6 +297,8 @@ def is_wrapped(grad: torch.Tensor | None) -> bool:
 
 def in_layout(grad: torch.Tensor, stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """An incoming gradient, which may have any layout, in the layout that the backward pass was compiled for."""
+    if grad._is_zerotensor():
+        grad = torch.zeros(grad.shape, dtype=dtype, device=grad.device)
     if grad.is_conj() or grad.is_neg():
         grad = grad.resolve_conj().resolve_neg()
     if grad.dtype != dtype:

@@ -8,8 +8,8 @@ needs the complex tensor itself. ``view_as_real`` and ``view_as_complex`` at the
 
 The formulas are those of eager's vectorized kernels (``aten/src/ATen/cpu/vec/*/vec*_complex_float.h``): a product is
 ``(ac - bd, ad + bc)`` whatever is known of the operands, since a component of zero decides what becomes of infinities;
-a sum multiplies its second operand by a factor, though it be 1. Operators with other algorithms (division,
-exponentials, powers) stay library calls.
+a sum multiplies its second operand by a factor, though it be 1. Operators that eager computes number by number with
+the C library (exponentials, powers, logarithms) stay library calls.
 
 Invariant: each rewritten value has the shape of the complex one and strides in the same proportions.
 """
@@ -216,11 +216,23 @@ class _Rewriting:
         like = value.new_empty_strided(tuple(value.shape), value.stride(), dtype=dtype)
         return self.call(aten._to_copy.default, part, like=like, dtype=dtype)
 
+    def truth(self, target: Any, *args: Any) -> Node:
+        """Adds a call whose result is a bool for each element of a component of the result."""
+        value = self.node.meta["val"]
+        like = value.new_empty_strided(tuple(value.shape), value.stride(), dtype=torch.bool)
+        return self.call(target, *args, like=like)
+
     def zero(self) -> Node:
         """A component of zeros."""
+        return self.tensor(0.0)
+
+    def tensor(self, part: Any) -> Node:
+        """A component as a tensor, if it is a number."""
+        if isinstance(part, Node):
+            return part
         value = _component(self.node.meta["val"])
         return self.call(
-            aten.full.default, list(value.shape), 0.0, like=value, dtype=value.dtype, device=value.device)
+            aten.full.default, list(value.shape), part, like=value, dtype=value.dtype, device=value.device)
 
     def product(self, a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
         """A product of two complex values; its components are numbers if both values are."""
@@ -360,6 +372,52 @@ def _sum(r: _Rewriting, a: tuple[Any, Any], b: tuple[Any, Any], factor: complex)
     """``a + factor * b``, a product of complex numbers even if the factor is 1 or -1."""
     re, im = r.product(b, (factor.real, factor.imag))
     return r.sum(a[0], re), r.sum(a[1], im)
+
+
+@_rule(aten.div.Tensor, aten.div.Scalar, case=_has_numbers)
+def _div(r: _Rewriting, a: Any, b: Any) -> Components:
+    x, y = r.broadcast(a, b)
+    return _quotient(r, x, (r.tensor(y[0]), r.tensor(y[1])))
+
+
+@_rule(aten.reciprocal.default)
+def _reciprocal(r: _Rewriting, a: Node) -> Components:
+    ((c, d),) = r.broadcast(a)
+    return _quotient(r, (1.0, 0.0), (c, d))
+
+
+def _quotient(r: _Rewriting, x: tuple[Any, Any], y: tuple[Node, Node]) -> Components:
+    """A quotient by Smith's method (Algorithm 116, 1962), as in c10/util/complex.h."""
+    (a, b), (c, d) = x, y
+    far, near = r.real(aten.abs.default, c), r.real(aten.abs.default, d)
+    wide = r.truth(aten.ge.Tensor, far, near)
+
+    def choose(one: Any, other: Any) -> Node:
+        return r.real(aten.where.self, wide, one, other)
+
+    ratio = r.real(aten.div.Tensor, choose(d, c), choose(c, d))
+    scale = r.real(aten.reciprocal.default, r.sum(choose(c, d), r.times(choose(d, c), ratio)))
+    re = choose(r.tensor(r.sum(a, r.times(b, ratio))), r.tensor(r.sum(r.times(a, ratio), b)))
+    im = choose(r.tensor(r.difference(b, r.times(a, ratio))), r.tensor(r.difference(r.times(b, ratio), a)))
+    is_zero = r.truth(aten.logical_and.default, wide, r.truth(aten.eq.Scalar, far, 0))
+    by_zero = (r.real(aten.div.Tensor, r.tensor(part), zero) for part, zero in ((a, far), (b, near)))
+    re, im = (r.real(aten.where.self, is_zero, own, r.times(part, scale)) for own, part in zip(by_zero, (re, im)))
+    return re, im
+
+
+@_rule(aten.angle.default)
+def _angle(r: _Rewriting, a: Node) -> Node:
+    re, im = r.components_of(a)
+    return r.real(aten.atan2.default, im, re)
+
+
+@_rule(aten.sgn.default)
+def _sgn(r: _Rewriting, a: Node) -> Components:
+    re, im = r.components_of(a)
+    length = r.real(aten.hypot.default, re, im)
+    is_zero, zero = r.truth(aten.eq.Scalar, length, 0), r.zero()
+    re, im = (r.real(aten.where.self, is_zero, zero, r.real(aten.div.Tensor, part, length)) for part in (re, im))
+    return re, im
 
 
 @_rule(aten.neg.default)

@@ -51,20 +51,23 @@ def some_tensors():
         "conj": c.conj(),
         "neg": c.conj().imag,
         "inference": inference,
+        "zeros without memory": torch._efficientzerotensor((2, 3)),
         "parameter": torch.nn.Parameter(torch.randn(2, 3)),
         "buffer": torch.nn.Buffer(torch.randn(2, 3)),
     }
 
 
 def what_matters(t):
-    return (type(t), t.dtype, t.device, t.shape, t.stride(), t.requires_grad, t.is_inference(), t.is_conj(), t.is_neg())
+    return (type(t), t.dtype, t.device, t.shape, t.stride(), t.requires_grad, t.is_inference(), t.is_conj(), t.is_neg(),
+            t._is_zerotensor())
 
 
 def test_tensor_fits_exactly_what_it_describes():
     tensors = some_tensors()
-    bits = G.TENSOR_INFERENCE | G.TENSOR_CONJ | G.TENSOR_NEG
+    bits = G.TENSOR_INFERENCE | G.TENSOR_CONJ | G.TENSOR_NEG | G.TENSOR_ZERO
     for name, t in tensors.items():
         expected = t.is_inference() * G.TENSOR_INFERENCE | t.is_conj() * G.TENSOR_CONJ | t.is_neg() * G.TENSOR_NEG
+        expected |= t._is_zerotensor() * G.TENSOR_ZERO
         step = tensor_step(t, t.requires_grad, bits | expected << G.TENSOR_EXPECTED_SHIFT)
         for other, u in tensors.items():
             assert fits(step, u) == (what_matters(t) == what_matters(u)), (name, other)

@@ -3,9 +3,10 @@
 A decomposition runs under the recorder, so it may call any operator, in-place ones included. It returns
 ``NotImplemented`` for a case that it leaves to the library. Invariant: it computes what eager computes, and rounds
 where eager rounds.
-The decompositions in ``REQUIRED`` make effects explicit that an operator's schema does not tell. They are always
-applied, as are those of operators on lists of tensors (`foreach`). ``FOR_KERNELS`` adds decompositions that pay if the
-resulting operators are fused into kernels, but would cost time if they ran as library calls.
+The decompositions in ``REQUIRED`` make explicit what an operator's schema does not tell: effects, or results that
+kernels can't read. They are always applied, as are those of operators on lists of tensors (`foreach`). ``FOR_KERNELS``
+adds decompositions that pay if the resulting operators are fused into kernels, but would cost time if they ran as
+library calls.
 
 A part of `aot`: what may be imported is said there.
 """
@@ -16,9 +17,9 @@ from typing import Any
 
 import torch
 
-from dynamo_lite.backends.aot.decompositions import classes, losses, masks, normalization
+from dynamo_lite.backends.aot.decompositions import classes, losses, masks, normalization, zeros
 
-REQUIRED: dict[Any, Callable[..., Any]] = {**normalization.REQUIRED, **classes.REQUIRED}
+REQUIRED: dict[Any, Callable[..., Any]] = {**normalization.REQUIRED, **classes.REQUIRED, **zeros.REQUIRED}
 FOR_KERNELS: dict[Any, Callable[..., Any]] = {
     **REQUIRED, **normalization.FOR_KERNELS, **masks.FOR_KERNELS, **losses.FOR_KERNELS}
 

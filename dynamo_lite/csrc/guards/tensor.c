@@ -1,8 +1,8 @@
 /* Checks of torch's tensors.
  *
  * Nothing here needs torch's headers. Metadata comes through the DLPack exchange API, which reports sizes and strides as the
- * tensor has them (strides are not normalized). It exports a tensor with a conjugate or negative bit as if the bit were not
- * set, so a guard for which that matters checks the bit with TENSOR_CONJ or TENSOR_NEG.
+ * tensor has them (strides are not normalized). It exports a tensor with a conjugate or negative bit, and one of zeros without
+ * memory, as if it were another, so a guard for which that matters checks the bit with TENSOR_CONJ, TENSOR_NEG or TENSOR_ZERO.
  */
 #include "torch_parts.h"
 
@@ -365,6 +365,7 @@ guard_tensor_add_constants(PyObject *module)
     if (PyModule_AddIntConstant(module, "TENSOR_INFERENCE", FLAG_INFERENCE) < 0
         || PyModule_AddIntConstant(module, "TENSOR_CONJ", FLAG_CONJ) < 0
         || PyModule_AddIntConstant(module, "TENSOR_NEG", FLAG_NEG) < 0
+        || PyModule_AddIntConstant(module, "TENSOR_ZERO", FLAG_ZERO) < 0
         || PyModule_AddIntConstant(module, "TENSOR_EXPECTED_SHIFT", FLAG_EXPECTED_SHIFT) < 0) {
         return -1;
     }

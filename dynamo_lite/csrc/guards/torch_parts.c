@@ -40,7 +40,7 @@ guard_attribute_path(PyObject *root, const char *path)
 static int
 init_tensors(PyObject *module)
 {
-    static const char *const methods[] = {"Tensor.is_inference", "Tensor.is_conj", "Tensor.is_neg"};
+    static const char *const methods[] = {"Tensor.is_inference", "Tensor.is_conj", "Tensor.is_neg", "Tensor._is_zerotensor"};
     PyObject *capsule = guard_attribute_path(module, "Tensor.__dlpack_c_exchange_api__");
     if (capsule == NULL) {
         return -1;
@@ -103,7 +103,7 @@ calibrate_keys(PyObject *const *plain, PyObject *const *flagged, const uint64_t 
         int fits = 1;
         for (int f = 0; f < N_FLAGS; f++) {
             mask[f] = ((uint64_t *)impls[f])[word] ^ ((uint64_t *)impls[N_FLAGS + f])[word];
-            /* conj and neg are one bit each, inference is a few bits; different flags have different bits */
+            /* inference is a few bits, the others are one bit each; different flags have different bits */
             fits &= mask[f] != 0 && !(mask[f] & seen) && (f == 0 || !(mask[f] & (mask[f] - 1)));
             seen |= mask[f];
         }
@@ -160,14 +160,16 @@ init_keys(PyObject *module)
 {
     PyObject *tensors[2 * N_FLAGS] = {
         one_number(module, "float32"), one_number(module, "complex64"), one_number(module, "float32"),
-        one_inference_number(module),  NULL,                            NULL,
+        one_number(module, "float32"), one_inference_number(module),
     };
+    PyObject **const flagged = tensors + N_FLAGS;
     uint64_t impls[2 * N_FLAGS];
-    int ok = tensors[0] != NULL && tensors[1] != NULL && tensors[2] != NULL && tensors[3] != NULL;
+    int ok = tensors[0] != NULL && tensors[1] != NULL && tensors[2] != NULL && tensors[3] != NULL && flagged[0] != NULL;
     if (ok) {
-        tensors[4] = PyObject_CallMethod(module, "_conj", "O", tensors[1]);
-        tensors[5] = tensors[4] == NULL ? NULL : PyObject_CallMethod(module, "_neg_view", "O", tensors[2]);
-        ok = tensors[5] != NULL;
+        flagged[1] = PyObject_CallMethod(module, "_conj", "O", tensors[1]);
+        flagged[2] = flagged[1] == NULL ? NULL : PyObject_CallMethod(module, "_neg_view", "O", tensors[2]);
+        flagged[3] = flagged[2] == NULL ? NULL : PyObject_CallMethod(module, "_efficientzerotensor", "((i))", 1);
+        ok = flagged[3] != NULL;
     }
     for (int i = 0; ok && i < 2 * N_FLAGS; i++) {
         PyObject *address = PyObject_GetAttrString(tensors[i], "_cdata");
@@ -176,7 +178,7 @@ init_keys(PyObject *module)
         ok = impls[i] != 0 && !PyErr_Occurred();
     }
     if (ok) {
-        calibrate_keys(tensors, tensors + N_FLAGS, impls);
+        calibrate_keys(tensors, flagged, impls);
     }
     for (int i = 0; i < 2 * N_FLAGS; i++) {
         Py_XDECREF(tensors[i]);

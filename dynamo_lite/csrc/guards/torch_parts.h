@@ -6,7 +6,7 @@
 
 #include "../dlpack.h"
 
-enum { FLAG_INFERENCE = 1, FLAG_CONJ = 2, FLAG_NEG = 4, N_FLAGS = 3, FLAG_EXPECTED_SHIFT = 8 };
+enum { FLAG_INFERENCE = 1, FLAG_CONJ = 2, FLAG_NEG = 4, FLAG_ZERO = 8, N_FLAGS = 4, FLAG_EXPECTED_SHIFT = 8 };
 
 /* The place of the set of dispatch keys that tells a tensor's flags: the word at offset `word` of the object (a TensorImpl)
  * that the pointer at offset `impl` of the Python object points to. No header specifies it. torch_parts.c determines it by
@@ -22,7 +22,7 @@ typedef struct {
     PyTypeObject *tensor; /* torch.Tensor */
     const DLPackExchangeAPI *dlpack;
     PyGetSetDef *requires_grad;
-    PyObject *flag_methods[N_FLAGS]; /* is_inference, is_conj, is_neg */
+    PyObject *flag_methods[N_FLAGS]; /* is_inference, is_conj, is_neg, _is_zerotensor */
     KeySet keys;
 } TorchParts;
 

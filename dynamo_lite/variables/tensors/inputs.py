@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..._guards import TENSOR_CONJ, TENSOR_EXPECTED_SHIFT, TENSOR_INFERENCE, TENSOR_NEG
+from ..._guards import TENSOR_CONJ, TENSOR_EXPECTED_SHIFT, TENSOR_INFERENCE, TENSOR_NEG, TENSOR_ZERO
 from ...guards.source import AttrSource, Source
 from ..base import VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .meta_tensors import MetaTensorVariable
@@ -65,7 +65,8 @@ def _wrap_tensor_method(tx: Tracer, value: Any, source: Source) -> VariableTrack
 
 def _tensor_flags(value: torch.Tensor) -> int:
     """The operand `flags` of the guard program's step "tensor": the bits that are checked, and those expected set."""
-    state = ((TENSOR_INFERENCE, value.is_inference()), (TENSOR_CONJ, value.is_conj()), (TENSOR_NEG, value.is_neg()))
+    state = ((TENSOR_INFERENCE, value.is_inference()), (TENSOR_CONJ, value.is_conj()), (TENSOR_NEG, value.is_neg()),
+             (TENSOR_ZERO, False))
     flags = 0
     for bit, expected in state:
         flags |= bit | (bit << TENSOR_EXPECTED_SHIFT if expected else 0)
@@ -75,6 +76,8 @@ def _tensor_flags(value: torch.Tensor) -> int:
 def _why_not_plain(value: torch.Tensor) -> tuple[str, str] | None:
     if value.layout is not torch.strided or value.is_quantized or value.is_nested:
         return "sparse_or_quantized", f"a {value.layout} tensor"
+    if value._is_zerotensor():
+        return "unsupported_value", "a tensor of zeros without memory, as autograd makes some gradients"
     if torch._C._functorch.is_functorch_wrapped_tensor(value):
         return "functorch", "a tensor wrapped by a functorch transform"
     if value.device.type not in _DLPACK_DEVICES or value.dtype not in _DLPACK_CODES:

@@ -100,7 +100,14 @@ PROGRAMS = {
     "means": (lambda a: ((a * a).mean(0) + a.sum()).mean(), lambda n, m: [C(n, m)], 0),
     "slices": (lambda a: (a[:, 1:] * a[:, :-1] + 1).sum(1), lambda n, m: [C(n, m)], 0),
     "transposed": (lambda a, b: a.T * b.T + 1, lambda n, m: [C(n, m), C(n, m)], 0),
-    "quotients": (lambda a, b: ((a * b + 1) / (b + 2) * 3).real, lambda n, m: [C(n, m), C(n, m)], None),
+    "quotients": (lambda a, b: ((a * b + 1) / (b + 2) / 3).real, lambda n, m: [C(n, m), C(n, m)], 0),
+    "quotients of real numbers": (lambda a, r: (a / r + 2 / (a * 2) + r / (a + 1)) / (a * a).reciprocal(),
+                                  lambda n, m: [C(n, m), R(m)], 0),
+    "directions": (lambda a, b: (a * b).sgn() * (a + b).angle() + (a * b) / (a * b).abs(),
+                   lambda n, m: [C(n, m), C(n, m)], 0),
+    "quotients of infinities": (lambda a, b, r: (a / (b * 1), (a + 0) / r, 1j / (a + 0), (b * 1) / 0, (a + 0).sgn()),
+                                lambda n, m: [HOLES, torch.tensor([1 + 0j, 2j, 0, INFINITE]),
+                                              torch.tensor([0.0, INFINITE, -0.0, 1.0])], 0),
     "exponentials": (lambda a: (torch.exp(1j * a) * a).real + 1, lambda n, m: [R(n, m)], None),
     "infinities": (lambda a, b, r: (a * b + 0, a * r + 0, a * 2 + 1j, a * b - r, r * 1j - a),
                    lambda n, m: [HOLES, torch.tensor([1 + 0j, 2j, 3, INFINITE]),
@@ -160,7 +167,10 @@ def test_one_graph_for_all_sizes(name):
         assert dynamo_lite.metrics()["graphs"] == 1
 
 
-@pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in ("infinities", "no elements")])
+NO_GRADIENTS = ("infinities", "quotients of infinities", "no elements")
+
+
+@pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in NO_GRADIENTS])
 def test_gradients(name):
     fn, make, _ = PROGRAMS[name]
     torch.manual_seed(0)
