@@ -53,7 +53,7 @@ test: $(STAMP)
 triton: $(STAMP)
 	cd tests/backends/inductor && DYNAMO_LITE_TEST_KERNELS=triton TRITON_INTERPRET=1 ../../../$(BIN)/python -m pytest -n 2 \
 	    test_lowering_*.py test_op_db.py test_operators.py test_normalization_half.py test_special_*.py \
-	    test_random_programs.py $(ARGS)
+	    test_random_programs.py test_complex_pairs.py $(ARGS)
 
 # The same with kernels of 16 lanes and the decisions of a processor that has them.
 emulate: $(STAMP)
