@@ -1,7 +1,10 @@
 """Complex numbers computed as pairs of real ones, and tensors whose memory holds conjugates or negatives."""
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.testing._internal.common_methods_invocations import op_db
 
 import dynamo_lite
 from dynamo_lite import config
@@ -190,6 +193,27 @@ def test_gradients(name):
         if b is not None:
             rtol = 3e-2 if b.dtype is torch.bfloat16 else 1e-4
             torch.testing.assert_close(a, b, rtol=rtol, atol=1e-3)
+
+
+SAMPLED = ("mul", "add", "sub", "div", "rsub", "neg", "abs", "sgn", "angle", "conj", "reciprocal", "sum", "mean", "where",
+           "cat", "stack", "index_select", "view_as_real", "view_as_complex", "complex", "polar", "real", "imag",
+           "slice_scatter", "select_scatter", "expand", "permute", "diagonal", "unfold")
+SAMPLES = 4  # of each operator
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_samples_of_torch(name):
+    """torch's own samples, followed by a complex operation."""
+    for op in (op for op in op_db if op.name == name):
+        dtype = torch.complex64 if torch.complex64 in op.supported_dtypes("cpu") else torch.float32
+        for sample in itertools.islice(op.sample_inputs("cpu", dtype), SAMPLES):
+            def function(*args, op=op, sample=sample):
+                return op.op(*args, **sample.kwargs) * 2 + 1j
+
+            args = [sample.input, *sample.args]
+            dynamo_lite.reset()
+            with torch.no_grad(), config.patch(raise_internal_errors=True):
+                _assert_same(dynamo_lite.compile(function)(*args), function(*args))
 
 
 def test_inputs_that_are_written():
