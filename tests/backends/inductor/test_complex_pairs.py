@@ -195,9 +195,9 @@ def test_gradients(name):
             torch.testing.assert_close(a, b, rtol=rtol, atol=1e-3)
 
 
-SAMPLED = ("mul", "add", "sub", "div", "rsub", "neg", "abs", "sgn", "angle", "conj", "reciprocal", "sum", "mean", "where",
-           "cat", "stack", "index_select", "view_as_real", "view_as_complex", "complex", "polar", "real", "imag",
-           "slice_scatter", "select_scatter", "expand", "permute", "diagonal", "unfold")
+SAMPLED = ("mul", "add", "sub", "div", "rsub", "neg", "abs", "sgn", "angle", "conj", "reciprocal", "sum", "mean",
+           "where", "cat", "stack", "index_select", "view_as_real", "view_as_complex", "complex", "polar", "real",
+           "imag", "slice_scatter", "select_scatter", "expand", "permute", "diagonal", "unfold")
 SAMPLES = 4  # of each operator
 
 
