@@ -42,7 +42,7 @@ BACKEND_LAYERS = [
     "inductor.images_in_planes",
     "inductor.ir", "inductor.device_random",
     "inductor.lowering_registry",
-    "inductor.lowering", "inductor.complex_pairs",
+    "inductor.lowering", "inductor.complex_rules", "inductor.complex_pairs",
     "inductor.scheduler",
     "inductor.late_decisions",
     "inductor.convolution_gradients",
