@@ -1,11 +1,11 @@
 """Rules for operators on complex numbers: the same by operators on real ones, see ``complex_pairs``.
 
 A rule gets the rewriting in progress and the operator's arguments, and returns the components of the result, or the
-result itself if that is real. The formulas are those of eager's kernels
-(``aten/src/ATen/cpu/vec/*/vec*_complex_float.h`` and c10's ``complex.h``): a product is ``(ac - bd, ad + bc)``
-whatever is known of the operands, since a component of zero decides what becomes of infinities; a sum multiplies its
-second operand by a factor, though it be 1. Operators that eager computes number by number with the C library
-(exponentials, powers, logarithms) have no rule.
+result itself if that is real. The formulas are those of eager's kernels (aten/src/ATen/cpu/vec/vec256/
+vec256_complex_float.h and its relatives, c10/util/complex.h): a product is ``(ac - bd, ad + bc)`` whatever is known of
+the operands, since a component of zero decides what becomes of infinities; a sum multiplies its second operand by a
+factor, though it be 1. Operators that eager computes number by number with the C library (exponentials, powers,
+logarithms) have no rule.
 
 Invariant: a rule's calls round where eager rounds.
 """
@@ -132,7 +132,7 @@ def _reciprocal(r: Any, a: Node) -> Components:
 
 
 def _quotient(r: Any, x: tuple[Any, Any], y: tuple[Node, Node]) -> Components:
-    """A quotient by Smith's method (Algorithm 116, 1962), as in c10's complex.h."""
+    """A quotient by Smith's method (Algorithm 116, 1962), as in c10/util/complex.h."""
     (a, b), (c, d) = x, y
     far, near = r.real(aten.abs.default, c), r.real(aten.abs.default, d)
     wide = r.truth(aten.ge.Tensor, far, near)
