@@ -105,7 +105,7 @@ def _seen_as_real(memory: Memory, results: tuple[Any, ...]) -> dict[int, Tracked
         root, key = tracked.storage.root, id(tracked.storage)
         is_real = root.node.op == "call_function" and view.step is not None and (
             view.step.target is aten.view_as_real.default) and view.fake.requires_grad == root.fake.requires_grad
-        found[key] = found.get(key, view) and view if is_real else None
+        found[key] = view if is_real and found.get(key, view) is not None else None
     return {key: view for key, view in found.items() if view is not None}
 
 

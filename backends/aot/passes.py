@@ -106,7 +106,7 @@ def merge_equal_calls(graph: AtenGraph) -> None:
     for node in list(graph.graph.nodes):
         if node.op != "call_function" or is_effectful(node) or node.target in _UNINITIALIZED:
             continue
-        key = (node.target, _freeze(node.args), _freeze(node.kwargs))
+        key = (node.target, freeze(node.args), freeze(node.kwargs))
         try:
             first = seen.setdefault(key, node)
         except TypeError:
@@ -167,12 +167,12 @@ def _same_strides(a: Node, b: Node) -> bool:
     return not isinstance(x, torch.Tensor) or x.stride() == y.stride()
 
 
-def _freeze(value: Any) -> Any:
+def freeze(value: Any) -> Any:
     """A hashable key that differs for different arguments: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
     if isinstance(value, (list, tuple)):
-        return tuple(map(_freeze, value))
+        return tuple(map(freeze, value))
     if isinstance(value, dict):
-        return tuple((k, _freeze(v)) for k, v in value.items())
+        return tuple((k, freeze(v)) for k, v in value.items())
     if isinstance(value, (bool, int, float, complex)):
         return type(value), repr(value)
     if isinstance(value, (torch.SymInt, torch.SymFloat)):

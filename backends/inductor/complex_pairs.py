@@ -75,10 +75,12 @@ class _Rewriting:
                     if isinstance(result, Node):
                         node.replace_all_uses_with(result)
                     else:
-                        self._components[node] = result
+                        re, im = map(self.tensor, result)
+                        self._components[node] = re, im
                 elif not self._is_pair(node):
                     for operand in filter(self._is_pair, node.all_input_nodes):
                         node.replace_input_with(operand, self._as_complex(operand))
+        passes.remove_dead_code(self._graph)
         for node in reversed(list(self._graph.nodes)):
             # What replaces a node raises what it would raise.
             if (node in self._chosen or self._is_pair(node)) and not node.users:
@@ -130,8 +132,8 @@ class _Rewriting:
         return found
 
     def has_components(self, x: Node) -> bool:
-        """Whether an operand is computed as components; otherwise it is in memory."""
-        return self._is_pair(x) and _source(x) not in self._packed
+        """Whether an operand is computed as components; otherwise it is in memory, interleaved."""
+        return self._is_pair(x) and x not in self._packed
 
     def packed_of(self, x: Node) -> Node:
         """A complex value as a real tensor with a last dimension of 2."""
@@ -154,6 +156,18 @@ class _Rewriting:
             packed = self.packed_of(x)
             found = self._complex[x] = self.call(aten.view_as_complex.default, packed, like=x.meta["val"])
         return found
+
+    def select_parts(self) -> bool:
+        """Where the result is interleaved components of which one is selected, gives the readers that component itself.
+        Returns whether nobody reads the result otherwise."""
+        operand: Any = self.node.args[0]
+        last = (-1, self.node.meta["val"].ndim - 1)
+        for user in list(self.node.users):
+            at = user.args[2] if user.target is aten.select.int and user.args[1] in last else None
+            if isinstance(at, int):
+                part = self.components_of(operand)[at]
+                user.replace_all_uses_with(part, delete_user_cb=lambda reader: reader.op != "output")
+        return not any(user.users or user.target is not aten.select.int for user in self.node.users)
 
     def adopt(self, packed: Node) -> Components:
         """The components of the result, which a real tensor holds interleaved."""

@@ -63,11 +63,15 @@ def _are_complex(node: Node) -> bool:
     return all(map(is_complex, values)) and node.kwargs.get("dtype") is None
 
 
-def _is_conversion(node: Node) -> bool:
-    """Whether a call converts from one complex dtype to another."""
+def _stays_complex(node: Node) -> bool:
+    """Whether operand and result are complex, in memory of any kind."""
     operand: Any = node.args[0]
-    return set(node.kwargs) <= {"dtype", "memory_format"} and all(
-        is_complex(n.meta["val"]) for n in (node, operand))
+    return is_complex(node.meta["val"]) and is_complex(operand.meta["val"]) and not node.kwargs.get("pin_memory")
+
+
+def _gives_complex(node: Node) -> bool:
+    """Whether the result is complex, too."""
+    return is_complex(node.meta["val"])
 
 
 def _selects(node: Node) -> bool:
@@ -182,7 +186,7 @@ def _clone(r: Any, a: Node, *, memory_format: Any = None) -> Components:
     return re, im
 
 
-@_rule(aten._to_copy.default, case=_is_conversion)
+@_rule(aten._to_copy.default, case=_stays_complex)
 def _to_copy(r: Any, a: Node, **kwargs: Any) -> Components:
     re, im = map(r.cast, r.components_of(a))
     return re, im
@@ -230,7 +234,7 @@ def _index(r: Any, a: Node, indices: Sequence[Any]) -> Components:
     return r.adopt(r.call(aten.index.Tensor, r.packed_of(a), indices, like=like))
 
 
-@_rule(aten.new_zeros.default)
+@_rule(aten.new_zeros.default, case=_gives_complex)
 def _new_zeros(r: Any, a: Node, size: Any, **kwargs: Any) -> Components:
     return r.zero(), r.zero()
 
@@ -248,13 +252,16 @@ def _write_part(r: Any, a: Node, part: Node, *args: Any, **kwargs: Any) -> Compo
 
 @_rule(aten.view_as_complex.default)
 def _view_as_complex(r: Any, a: Node) -> Components:
-    last = a.meta["val"].ndim - 1
-    if a.target is aten.select_backward.default and a.args[2] in (-1, last):  # the gradient of one component
+    last = (-1, a.meta["val"].ndim - 1)
+    if a.target is aten.select_backward.default and a.args[2] in last:  # the gradient of one component
         part, _, _, at = a.args
         return (r.zero(), part) if at in (1, -1) else (part, r.zero())  # type: ignore[return-value]
+    if a.target is aten.stack.default and len(a.args) > 1 and a.args[1] in last:
+        re, im = map(r.cast, a.args[0])  # type: ignore[arg-type]
+        return re, im
     return r.adopt(a)
 
 
 @_rule(aten.view_as_real.default)
 def _view_as_real(r: Any, a: Node) -> Node:
-    return r.packed_of(a)
+    return r.node if r.select_parts() else r.packed_of(a)

@@ -33,9 +33,6 @@ def view_as_complex(g: GraphLowering, self: TensorValue) -> Any:
         if self.stride is None or not _holds_pairs(self.stride, 0):
             return NotImplemented
         g.realize(self, fresh=True)
-        layout = g.layout_of(self)
-        if layout is None or not _holds_pairs(layout[1], layout[2]):
-            return NotImplemented
     name = g.tensor_ref(self)
     stride = g.buffers[name].stride
     if not _holds_pairs(stride, 0):

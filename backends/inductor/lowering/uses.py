@@ -93,8 +93,8 @@ def _once_a_row(arg: torch.fx.Node, user: torch.fx.Node) -> bool:
 def _joined_as_well(user: torch.fx.Node, few: int) -> bool:
     """Whether the user joins tensors and computes each of their elements once, in vectors: its loops are split at the
     borders of the parts, and they are long along the last dimension, or so few parts lie there that the loop over them
-    is written out."""
-    if user.target not in (aten.cat.default, aten.stack.default):
+    is unrolled. Targets that unroll no loops do not split them either: they compute all parts everywhere."""
+    if few < 2 or user.target not in (aten.cat.default, aten.stack.default):
         return False
     parts = [node.meta["val"] for node in user.all_input_nodes]
     return hint_of(user.meta["val"].shape[-1]) <= few or all(v.ndim > 0 and hint_of(v.shape[-1]) >= LONG for v in parts)

@@ -219,7 +219,7 @@ def _choose_vector(kernel: Kernel) -> None:
     candidates = [*kernel.outer, *kernel.inner]
     if not candidates:
         return
-    scores = {v: score(kernel, v) for v in candidates}
+    scores = {v: score(kernel, v, unrolls=True) for v in candidates}
     # Of equal candidates the last one, which is the innermost in the order of the nests.
     v = candidates[max(range(len(candidates)), key=lambda k: (*scores[candidates[k]], k))]
     if v in kernel.inner:
@@ -237,14 +237,14 @@ def _choose_vector(kernel: Kernel) -> None:
         kernel.vector_outer = True
 
 
-def score(kernel: Kernel, v: ix.Var) -> tuple[int, int]:
+def score(kernel: Kernel, v: ix.Var, unrolls: bool = False) -> tuple[int, int]:
     """How suitable ``v`` is as the vector loop; larger is better. The first number is the count of accesses of stride 1
     minus that of strided ones, each weighted by how often it happens; accesses to every second, third or fourth element
-    that whole vectors load and store (``short_loops``) count as neither. The second is the loop's size if no access
-    has stride 1."""
+    that whole vectors load and store (``short_loops``) count as neither if the target ``unrolls``. The second is the
+    loop's size if no access has stride 1."""
     gain = 0
     contiguous = False
-    unrolls = may_write_out(kernel)
+    unrolls = unrolls and may_write_out(kernel)
     accesses = [(s.index, 2) for s in kernel.statements() if isinstance(s, Store) and s.buffer not in kernel.scratch]
     for stage in kernel.stages:  # each stage loads anew
         accesses += [(n.attr[1], 1) for n in walk([s.value for s in stage.statements])

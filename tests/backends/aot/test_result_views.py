@@ -31,6 +31,23 @@ def test_history(name, dynamic):
     assert dynamo_lite.metrics()["graphs"] == 1
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_views_that_are_made_together(dynamic):
+    """They are results of one operation, as in eager, and made by one call of it."""
+    def function(x):
+        return ((x * 2).t().unbind(1), x.chunk(2), (x * 3).chunk(2)[1].unbind(0))
+
+    compiled = dynamo_lite.compile(function, dynamic=dynamic)
+    for rows in (4, 6) if dynamic else (4,):
+        x = torch.randn(rows, 5, requires_grad=True)
+        got, want = compiled(x), function(x)
+        for ours, theirs in zip(got, want, strict=True):
+            assert len({id(y.grad_fn) for y in ours}) == len({id(y.grad_fn) for y in theirs}) == 1
+            for a, b in zip(ours, theirs, strict=True):
+                assert a.grad_fn.name() == b.grad_fn.name() and torch.equal(a, b)
+                torch.testing.assert_close(*(torch.autograd.grad(y.sum(), x, retain_graph=True) for y in (a, b)))
+
+
 def test_result_may_be_written():
     x = torch.randn(4, 5, requires_grad=True)
 

@@ -96,6 +96,12 @@ PROGRAMS = {
     "beside integers": (lambda a, r: (a * r + r).real, lambda n, m: [C(n, m), torch.arange(m)], 0),
     "from components": (lambda a, b: torch.complex(a.sin(), b) * torch.complex(b.expand_as(a), a),
                         lambda n, m: [R(n, m), R(m)], 0),
+    "from a stack": (lambda a, b: torch.view_as_complex(torch.stack([a.sin(), b], -1)) * (a + 2j),
+                     lambda n, m: [R(n, m), R(n, m)], 0),
+    "of other types": (lambda a: (a.to(torch.complex128) * 2).to(torch.complex64) + a.new_zeros(1, dtype=torch.float32),
+                       lambda n, m: [C(n, m)], None),
+    "rows of a slice by index": (lambda x, p: (pairs(x.sin())[1:][p] * 2).real,
+                                 lambda n, m: [R(20, 2 * m), torch.randint(0, 19, (n,))], 0),
     "64 bits": (lambda a, b: (a * b + 1).abs(), lambda n, m: [C(n, m, dtype=torch.complex128), C(m)], 0),
     "a number in a tensor": (lambda a, b: a * b + 1,
                              lambda n, m: [R(n, m), torch.tensor(2.5 + 1j, dtype=torch.complex128)], 0),
@@ -252,6 +258,17 @@ def test_complex_numbers_are_not_copied(in_cpp):
     assert "view_as" not in wrapper and text.count("KERNEL kernel") == 1
     body = text[text.rindex("KERNEL"):]
     assert body.count("load_every<L, 2>") == 4 and body.count("store_side_by_side") == 1
+
+
+def test_components_of_a_stack_are_not_stored():
+    def function(a, b):
+        z = torch.view_as_complex(torch.stack([a.sin(), b], -1))
+        return (z * z).real.sum(-1)
+
+    a, b = R(5, 40), R(5, 40)
+    dynamo_lite.reset_metrics()
+    torch.testing.assert_close(dynamo_lite.compile(function)(a, b), function(a, b))
+    assert dynamo_lite.metrics()["kernels"] == 1
 
 
 def test_a_product_between_library_calls_is_the_library_s():

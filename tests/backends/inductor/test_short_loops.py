@@ -210,3 +210,13 @@ def test_kernels_that_differ_in_how_far_elements_are_apart():
     fn = lambda *several: [x[:, 0].exp() for x in several]
     for got, want in zip(dynamo_lite.compile(fn)(*args), fn(*args)):
         torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("make", [lambda a, b: torch.stack([a.exp() * b, a.tanh() - b], -1),
+                                  lambda a, b: torch.cat([a.exp() * b, a.tanh() - b], -1)])
+def test_parts_are_computed_where_they_are_joined(make, in_cpp):
+    """Each element of a part is computed once, by the loop that stores it."""
+    a, b = R(7, 80), R(7, 80)
+    dynamo_lite.reset_metrics()
+    torch.testing.assert_close(dynamo_lite.compile(make)(a, b), make(a, b))
+    assert dynamo_lite.metrics()["kernels"] == 1

@@ -116,16 +116,19 @@ class ContractionKernel(CppKernel):
 
     def _touched(self) -> None:
         """Writes which buffers the library is to prefetch for the epilogue: those that it reads or writes along the
-        tile's lines, with the same strides as the first of them. None if the result fits a core's own cache, where
-        prefetching does not pay."""
+        tile's lines, with the same strides as the first of them. None if the result fits a core's own cache, or if the
+        products are shallow: prefetching does not pay then."""
         t, c = self.tiles, self.tiles.contraction
         statements = [s for s in self.kernel.stages[1].statements if isinstance(s, Store)]
         places = [(s.buffer, s.index, s.value.dtype) for s in statements]
         places += [(*n.attr, n.dtype) for n in walk([s.value for s in statements]) if n.op == "load"]
         size = ix.product((volume(c.batch), volume(c.rows), volume(c.columns), places[0][2].itemsize))
         near = self.info.near_result
-        if isinstance(size, int) and size < near:
+        depth = self.info.fetched_depth
+        if isinstance(size, int) and size < near or isinstance(c.depth, int) and c.depth < depth:
             return
+        needless = [f"{index_text(n, {})} < {least}" for n, least in ((size, near), (c.depth, depth))
+                    if not isinstance(n, int)]
         loops = [v for v in (t.batch, t.line, t.lane) if v is not None]
         found: dict[str, None] = {}
         strides: list[ix.Index] = []
@@ -138,7 +141,7 @@ class ContractionKernel(CppKernel):
                 start = index_text(substitute(index, dict.fromkeys(loops, 0)), {})
                 found[f"(const float*){self._pointer(buffer)} + {start}"] = None
         for at, place in enumerate(list(found)[:MAX_TOUCHED]):
-            where = place if isinstance(size, int) else f"{index_text(size, {})} < {near} ? nullptr : {place}"
+            where = f"{' || '.join(needless)} ? nullptr : {place}" if needless else place
             self.line(f"c.touched[{at}] = {where};")
         if found:
             self.line(f"c.touched_line = {_list(strides[1:2])}, c.touched_batch = {_list(strides[:1])};")

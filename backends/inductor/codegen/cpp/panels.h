@@ -24,7 +24,6 @@ constexpr int few = 4;             // largest number of columns beyond whole vec
 constexpr i64 wide = 64;           // results of a row for one call of the epilogue, from several panels, as each row is on a page of its own
 constexpr i64 widest_lanes = 16;   // lanes of the widest vector of any processor, by which workspaces are laid out
 constexpr i64 fetched = 16;        // elements of a cache line
-constexpr i64 least_fetched_depth = 64;  // of products whose results' memory is prefetched: shallower ones are done before it arrives
 constexpr int ahead = 8;           // number of lines to prefetch while packing, each of which is on a page of its own
 
 // n / unit, rounded up.
@@ -410,7 +409,7 @@ class Ahead {
 
 public:
     Ahead(const Contraction& c, bool wanted, i64 batch, i64 r0, int rows, i64 c0, i64 columns, i64 tiles)
-        : c(c), batch(batch), r0(r0), c0(c0), rows(rows), columns((int)columns), all(wanted && c.depth >= least_fetched_depth ? (int)tiles : 0) {}
+        : c(c), batch(batch), r0(r0), c0(c0), rows(rows), columns((int)columns), all(wanted ? (int)tiles : 0) {}
     // Prefetches the share of the next tile.
     void fetch() {
         if (!c.touched[0] || tile >= all) return;
