@@ -96,7 +96,7 @@ def _scores(
     with IndexByTensors():
         allowed = _of_all_scores(lambda *at: mask_mod(*at, *of_masks))(*places)
         changed = _of_all_scores(lambda score, *at: score_mod(score, *at, *of_scores), 0)(scores, *places)
-        return torch.where(allowed, changed, torch.tensor(-math.inf, dtype=exact, device=scores.device))
+        return torch.where(allowed, changed, -math.inf)
 
 
 def _in_order_of(result: Tensor, like: Tensor) -> Tensor:

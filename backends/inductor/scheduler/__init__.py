@@ -65,6 +65,9 @@ def schedule(lowered: LoweredGraph, arrangement: Arrangement) -> Schedule:
                 steps.append(arrangement.product_loops(lowered.builder, kernel, group, lowered.buffers))
             else:
                 steps.append(arrangement.loops(lowered.builder, kernel))
+    if arrangement.row_blocks is not None:
+        returned = frozenset(o for o in lowered.outputs if isinstance(o, str))
+        steps = arrangement.row_blocks(lowered.builder, steps, returned, frozenset(lowered.inputs), lowered.buffers)
     return Schedule(steps, {**lowered.metrics, "nests": nests})
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Builder
@@ -23,8 +24,11 @@ from dynamo_lite.backends.inductor.scheduler.loop_transforms import (
     transform_scan_loops,
 )
 from dynamo_lite.backends.inductor.scheduler.repeated_passes import stays_near
+from dynamo_lite.backends.inductor.scheduler.row_blocks import fuse_row_blocks
 from dynamo_lite.backends.inductor.scheduler.space import Sizes
 from dynamo_lite.backends.inductor.target_info import TargetInfo
+
+BlockFusion = Callable[[Builder, Sequence[Any], frozenset[str], frozenset[str], dict[str, Buffer]], list[Any]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,6 +45,8 @@ class Arrangement:
         stays_near: whether another pass over the elements that a group reduces finds them in a near cache, so that the
             member that makes it may share the group's kernel.
         row_in_registers: largest number of elements of a row that stays in registers from one pass to the next.
+        row_blocks: replaces chains of kernels by kernels that compute a block of rows at a time, in the steps of a
+            program with the given returned names, inputs and buffers; None if the target has no such kernels.
         row_in_scratch: largest size in bytes of a row that is kept in the kernel's own scratch memory between passes.
     """
 
@@ -51,6 +57,7 @@ class Arrangement:
     stays_near: Callable[[Group, Member, Sizes, Sequence[bool]], bool]
     row_in_registers: int
     row_in_scratch: int
+    row_blocks: BlockFusion | None = None
 
 
 def vectors(info: TargetInfo, threads: int) -> Arrangement:
@@ -63,7 +70,9 @@ def vectors(info: TargetInfo, threads: int) -> Arrangement:
     """
     products = functools.partial(tiles_of_vectors, threads=threads, info=info)
     near = functools.partial(stays_near, info=info)
-    return Arrangement(transform_loops, transform_scan_loops, products, runs_along_vectors, near, 0, info.near_row)
+    blocks = functools.partial(fuse_row_blocks, threads=threads, info=info)
+    return Arrangement(
+        transform_loops, transform_scan_loops, products, runs_along_vectors, near, 0, info.near_row, blocks)
 
 
 def _always(*args: object) -> bool:

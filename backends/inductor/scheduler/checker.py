@@ -7,18 +7,31 @@ tests. It asserts that every access is within the bounds of its buffer.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import math
 from collections.abc import Iterator
 
 import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.checker import MalformedIR, check_nodes, require
-from dynamo_lite.backends.inductor.ir.interpreter import Memory, evaluate, iteration_space, reduce, run_update
+from dynamo_lite.backends.inductor.ir.interpreter import Memory, evaluate, reduce, run_update
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.ir.substitution import evaluate_index
-from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
+from dynamo_lite.backends.inductor.scheduler.kernel import (
+    BATCH,
+    COLUMNS,
+    FIRST_COLUMN,
+    FIRST_ROW,
+    ROWS,
+    Accumulate,
+    Kernel,
+    RowBlocks,
+    Stage,
+    Store,
+)
 from dynamo_lite.runtime.storage_extent import storage_extent
 
 
@@ -31,8 +44,13 @@ def check_kernel(kernel: Kernel) -> None:
 
 
 def _check(kernel: Kernel) -> None:
+    if kernel.blocks is not None:
+        for part in (*kernel.blocks.parts, *([] if kernel.blocks.counts is None else [kernel.blocks.counts])):
+            _check(part)
+        return
     made: set[str] = set()
     filled: dict[str, tuple[ix.Var, ...]] = {}
+    kernel = _untiled(kernel)
     for stage in kernel.stages:
         loops = (*kernel.outer, *stage.inner)
         require(len(set(loops)) == len(loops), "a loop variable stands twice")
@@ -67,12 +85,65 @@ def run_kernel(kernel: Kernel, memory: Memory) -> None:
     """Runs the kernel on flat tensors by buffer name; missing tensors of outputs are created."""
     for name in kernel.outputs:
         memory.setdefault(name, torch.zeros(_extent(kernel.buffers[name]), dtype=kernel.buffers[name].dtype))
-    for place in _iterations(kernel.outer):
+    if kernel.blocks is not None:
+        _run_blocks(kernel.blocks, memory)
+    else:
+        _run_stages(kernel, {}, memory)
+
+
+def _untiled(kernel: Kernel) -> Kernel:
+    """The kernel of a product with its loop along lines outside of the sum, where the template computes many sums at a
+    time; other kernels as they are."""
+    if kernel.tiles is None:
+        return kernel
+    sums, epilogue = kernel.stages
+    outer = (*kernel.outer, kernel.tiles.lane)
+    return dataclasses.replace(kernel, outer=outer, stages=[sums, dataclasses.replace(epilogue, inner=())])
+
+
+def _run_stages(kernel: Kernel, symbols: dict[ix.Atom, torch.Tensor], memory: Memory) -> None:
+    kernel = _untiled(kernel)
+    for place in _iterations(kernel.outer, symbols):
         rows = {n: torch.zeros(_extent(b), dtype=b.dtype) for n, b in kernel.scratch.items()}
         here = {**memory, **rows}
         accs: dict[str, torch.Tensor] = {}
         for stage in kernel.stages:
-            _run_stage(stage, place, here, accs)
+            _run_stage(stage, {**symbols, **place}, here, accs)
+
+
+# Rows of a block in the interpreter.
+_ROWS = 3
+
+
+def _run_blocks(blocks: RowBlocks, memory: Memory) -> None:
+    batches, rows, _ = map(_int, blocks.sizes)
+    for batch, first in itertools.product(range(batches), range(0, rows, _ROWS)):
+        _run_block(blocks, {BATCH: batch, FIRST_ROW: first, ROWS: min(_ROWS, rows - first)}, memory)
+
+
+def _run_block(blocks: RowBlocks, place: dict[ix.Index, int], memory: Memory) -> None:
+    columns = _int(blocks.sizes[2])
+    count = place[ROWS] * columns
+    # What no part writes is NaN, or true.
+    local = {name: torch.full((count,), math.nan).to(buffer.dtype) for name, buffer in blocks.local.items()}
+    for name, other in blocks.takeovers.items():
+        local[name] = local[other]
+
+    def run(part: Kernel, begin: int, end: int, further: Memory) -> None:
+        given = {**place, FIRST_COLUMN: begin, COLUMNS: end - begin}
+        symbols = {next(iter(ix.atoms_of(name))): torch.tensor(n) for name, n in given.items()}
+        _run_stages(part, symbols, {**memory, **local, **further})
+
+    counts = blocks.counts
+    places = list(range(columns))
+    if counts is not None:
+        flags = {at: {name: torch.zeros(1, dtype=torch.bool) for name in counts.outputs} for at in places}
+        for at in places:
+            run(counts, at, at + 1, flags[at])
+        places = [at for at in places if any(map(bool, flags[at].values()))]
+    begin, end = (places[0], places[-1] + 1) if places else (0, min(columns, 1))
+    for part in blocks.parts:
+        run(part, begin, end, {})
 
 
 def _run_stage(
@@ -88,8 +159,10 @@ def _run_stage(
             assert isinstance(s, Store) and not place
             run_update(s.value, stage.inner, memory[s.buffer], memory)
         return
-    places = {**{v: at.reshape([1] * len(stage.inner)) for v, at in place.items()}, **iteration_space(stage.inner)}
-    shape = [_int(v.size) for v in stage.inner]
+    shape = [_size(v, place) for v in stage.inner]
+    places = {v: at.reshape([1] * len(shape)) for v, at in place.items()}
+    places |= {v: torch.arange(n).reshape([-1 if d == k else 1 for k in range(len(shape))])
+               for d, (v, n) in enumerate(zip(stage.inner, shape))}
     # All reads of a stage precede its writes here. That is correct, as the iterations of its loops are independent.
     values = [evaluate(s.value, places, memory, accs, bounds=True).expand(shape) for s in stage.statements]
     for s, value in zip(stage.statements, values):
@@ -112,7 +185,7 @@ def _run_stage(
 def _run_scan(stage: Stage, place: dict[ix.Atom, torch.Tensor], memory: Memory) -> None:
     carried = [s for s in stage.statements if isinstance(s, Accumulate)]
     accs = {s.acc: torch.tensor(s.start.attr, dtype=s.start.dtype) for s in carried if s.start is not None}
-    for inner in _iterations(stage.inner):
+    for inner in _iterations(stage.inner, {}):
         places = {**place, **inner}
         accs = {s.acc: evaluate(s.value, places, memory, accs, bounds=True) for s in carried}
         for s in stage.statements:
@@ -121,9 +194,15 @@ def _run_scan(stage: Stage, place: dict[ix.Atom, torch.Tensor], memory: Memory) 
                 memory[s.buffer][at] = evaluate(s.value, places, memory, accs, bounds=True)
 
 
-def _iterations(loops: tuple[ix.Var, ...]) -> Iterator[dict[ix.Atom, torch.Tensor]]:
-    for at in itertools.product(*[range(_int(v.size)) for v in loops]):
+def _iterations(
+    loops: tuple[ix.Var, ...], symbols: dict[ix.Atom, torch.Tensor]
+) -> Iterator[dict[ix.Atom, torch.Tensor]]:
+    for at in itertools.product(*[range(_size(v, symbols)) for v in loops]):
         yield {v: torch.tensor(i) for v, i in zip(loops, at)}
+
+
+def _size(v: ix.Var, symbols: dict[ix.Atom, torch.Tensor]) -> int:
+    return int(evaluate_index(v.size, symbols))
 
 
 def _extent(buffer: Buffer) -> int:

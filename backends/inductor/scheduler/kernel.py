@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Union
 
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.contraction import Contraction
+from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.scheduler.threads import WorkSharing
@@ -153,6 +153,76 @@ class Tiles:
         return own if self.sharing is None else (*own, *self.sharing.indices())
 
 
+BATCH, FIRST_ROW, FIRST_COLUMN, ROWS, COLUMNS = (
+    ix.atom(ix.Sym(name, least)) for name, least in (
+        ("own_batch", 0), ("first_row", 0), ("first_column", 0), ("block_rows", 1), ("block_columns", 1)))
+"""The symbols of a block in the parts of ``RowBlocks``: the element of the batch, the first row and column, and how
+many of each."""
+BLOCK = frozenset(str(x) for x in (BATCH, FIRST_ROW, FIRST_COLUMN, ROWS, COLUMNS))
+"""The names of these symbols."""
+
+
+@dataclasses.dataclass(slots=True)
+class RowBlocks:
+    """How a kernel runs several kernels, its parts, in turn on one block of rows after the other (``row_blocks``).
+
+    Attributes:
+        parts: the kernels in order; the symbols ``BLOCK`` are the sizes and the place of the block.
+        counts: the kernel that tests whether any of the block's elements in a range of columns counts; columns at
+            either end without such elements are left out. None: all columns are computed.
+        values: the last product's right operand, for the batch ``BATCH``; it must be finite where columns are left out.
+            None without ``counts``.
+        sizes: those of the batch, the rows and the columns.
+        depth, width: the depth of the first product, and the number of columns of the last one.
+        local: buffers of a block only; ``columns`` elements lie between one row and the next.
+        takeovers: for local buffers that are in the memory of another one, that one.
+        workspaces: of the parts' products, in elements for each thread.
+        slots: the largest number of threads that can take part.
+        near, least, most, blocks: the rows of a block are as many as have ``near`` bytes of local buffers, but at least
+            ``least`` and at most ``most``, and no more than leave this number of ``blocks``.
+        room: the name of the workspace.
+    """
+
+    parts: list[Kernel]
+    counts: Kernel | None
+    values: Matrix | None
+    sizes: tuple[ix.Index, ix.Index, ix.Index]
+    depth: ix.Index
+    width: ix.Index
+    local: dict[str, Buffer]
+    takeovers: dict[str, str]
+    workspaces: dict[str, ix.Index]
+    slots: int
+    near: int
+    least: int
+    most: int
+    blocks: int
+    room: str = ""
+
+    @property
+    def row_bytes(self) -> ix.Index:
+        """Bytes of a row of all local buffers."""
+        each = sum(buffer.dtype.itemsize for name, buffer in self.local.items() if name not in self.takeovers)
+        return ix.mul(self.sizes[2], each)
+
+    def slot(self) -> ix.Index:
+        """Number of float32 elements of the workspace that a thread needs: for the products, then for the local
+        buffers, each of which begins at a cache line."""
+        line = 16
+        total: ix.Index = line * (len(self.local) + 1)
+        for elements in self.workspaces.values():
+            total = ix.add(total, ix.add(elements, line))
+        row = self.row_bytes
+        if isinstance(row, int):
+            rows = min(max(self.near // max(row, 1), self.least), self.most)
+            return ix.add(total, rows * row // 4 + line)
+        return ix.add(total, ix.add(ix.mul(row, self.least), self.near // 4 + line))
+
+    def indices(self) -> tuple[ix.Index, ...]:
+        """All numbers that may be symbolic."""
+        return (*self.sizes, self.depth, self.width, *self.workspaces.values())
+
+
 @dataclasses.dataclass(slots=True)
 class Kernel:
     """See the module's docstring.
@@ -165,6 +235,7 @@ class Kernel:
         origin: the operations that the kernel computes, for comments in generated code.
         inplace: pairs ``(output, input)`` where the output may reuse the input's memory.
         tiles: for a kernel that begins with a sum of products, how it runs.
+        blocks: for a kernel that runs others, its parts; it has no stages of its own then.
     """
 
     outer: tuple[ix.Var, ...]
@@ -176,6 +247,7 @@ class Kernel:
     origin: tuple[str, ...]
     inplace: tuple[tuple[str, str], ...] = ()
     tiles: Tiles | None = None
+    blocks: RowBlocks | None = None
 
     @property
     def inner(self) -> tuple[ix.Var, ...]:
@@ -198,6 +270,8 @@ class Kernel:
 
     def symbols(self) -> tuple[str, ...]:
         """Names of the symbolic sizes that the kernel needs."""
+        if self.blocks is not None:
+            return self._symbols_of_blocks(self.blocks)
         used: list[ix.Index] = [v.size for v in self.outer]
         used += [v.size for stage in self.stages for v in stage.inner]
         used += [n for row in self.scratch.values() for n in row.size]
@@ -214,6 +288,13 @@ class Kernel:
                 used.append(n.attr[0])
         return tuple(sorted({a.name for x in used for a in ix.atoms_of(x) if isinstance(a, ix.Sym)}))
 
+    @staticmethod
+    def _symbols_of_blocks(blocks: RowBlocks) -> tuple[str, ...]:
+        parts = [*blocks.parts, *([] if blocks.counts is None else [blocks.counts])]
+        inside = {name for part in parts for name in part.symbols()} - BLOCK
+        own = {a.name for x in blocks.indices() for a in ix.atoms_of(x) if isinstance(a, ix.Sym)}
+        return tuple(sorted(inside | own))
+
     def statements(self) -> list[Statement]:
         """The statements of all stages."""
         return [s for stage in self.stages for s in stage.statements]
@@ -223,6 +304,9 @@ class Kernel:
         outer = ", ".join(f"{v}<{v.size}" for v in self.outer)
         where = "outer" if self.vector_outer else "inner"
         lines = [f"kernel over {outer or 'nothing'}; vector {where}; {'; '.join(self.origin)}"]
+        if self.blocks is not None:
+            parts = [*([] if self.blocks.counts is None else [self.blocks.counts]), *self.blocks.parts]
+            return "\n".join([f"kernel of blocks of rows of {self.blocks.sizes}", *(part.describe() for part in parts)])
         for stage in self.stages:
             lines.append("  stage " + ", ".join(f"{v}<{v.size}" for v in stage.inner))
             for s in stage.statements:

@@ -195,6 +195,17 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         contraction, threads, group, info.costs.pack_lines if right.line == 1 else info.costs.pack_columns, info)
 
 
+def share_later(contraction: Contraction, largest: Contraction, info: TargetInfo) -> WorkSharing:
+    """The work sharing of a product whose sizes are known at each call, on one thread.
+
+    Args:
+        largest: the same product with its largest sizes, for which the workspace has room.
+    """
+    widest = _widest(contraction, info)
+    return WorkSharing(False, 1, _largest_slot(largest, widest, info), chunk=chunk_depth(info), decided=False,
+                       widest=widest)
+
+
 def _filters(contraction: Contraction, right: Patches, plain: float, info: TargetInfo) -> bool:
     """Whether Winograd's filtering is possible and faster than plain sums of products.
 

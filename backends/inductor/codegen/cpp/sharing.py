@@ -54,6 +54,11 @@ def _with_extra(text: str, names: Sequence[str]) -> str:
     return text.replace(EXTRA_VALUES, "".join(f", {n}" for n in names))
 
 
+def without_markers(text: str) -> str:
+    """The text of a kernel that shares its function with no other."""
+    return _with_extra(text, ())
+
+
 def share(texts: Sequence[str]) -> list[str]:
     """Factors out functions that kernels have in common.
 
@@ -94,4 +99,4 @@ def share(texts: Sequence[str]) -> list[str]:
             values = "".join(f", {column[position]}" for column in names)
             call = f"{head}({parameters}) {{ {function}({pointers}{values}); }}\n"
             out[member] = definition + call if position == 0 else call
-    return [_with_extra(text, ()) for text in out]
+    return [without_markers(text) for text in out]

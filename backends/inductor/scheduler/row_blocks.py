@@ -1,0 +1,428 @@
+"""Row-block fusion: two products with kernels of rows between them, such as attention, as one kernel that computes a
+block of rows at a time.
+
+Scores, what is computed from each row of them, and the product with the values run one after the other on each block,
+so that scores and weights are never whole in memory: they lie in a thread's own part of a workspace, and so in its
+cache. Each of these kernels becomes a *part*: a kernel whose batch, rows and columns are symbols (``BLOCK``), for which
+the code around the parts has variables. Where a condition says which scores count (``skipped``), only the range of
+columns that contains them is computed.
+
+Invariant: a part computes what the kernel that it was made from computes, for the rows and columns of its symbols; no
+result depends on the number of rows of a block.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from dynamo_lite.backends.aot import passes
+from dynamo_lite.backends.inductor import program as prog
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches, volume
+from dynamo_lite.backends.inductor.ir.loops import Buffer
+from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
+from dynamo_lite.backends.inductor.scheduler.kernel import (
+    BATCH,
+    COLUMNS,
+    FIRST_COLUMN,
+    FIRST_ROW,
+    ROWS,
+    Accumulate,
+    Kernel,
+    RowBlocks,
+    Stage,
+    Statement,
+    Store,
+    Tiles,
+)
+from dynamo_lite.backends.inductor.scheduler.loop_transforms import rewrite
+from dynamo_lite.backends.inductor.scheduler.skipped import loaded_mask, may_skip, stored_mask
+from dynamo_lite.backends.inductor.scheduler.threads import share_later
+from dynamo_lite.backends.inductor.target_info import TargetInfo
+
+Step = Any
+Places = dict[ix.Var, ix.Index]
+# Rows of a block: as many as have scores that stay in the core's own cache, within these limits. Fewer rows would read
+# the right operands too often, more leave too few blocks for threads. They are multiples of a vector's lanes.
+LEAST_ROWS, MOST_ROWS = 32, 256
+# Number of blocks that a kernel has at least, if blocks have more than the least number of rows.
+MIN_BLOCKS = 8
+
+
+def fuse_row_blocks(
+    builder: Builder, steps: Sequence[Step], kept: frozenset[str], inputs: frozenset[str], buffers: dict[str, Buffer],
+    threads: int, info: TargetInfo,
+) -> list[Step]:
+    """The steps with chains of kernels replaced.
+
+    Args:
+        kept: names that the graph returns.
+        inputs: names of the graph's inputs.
+        buffers: all buffers; those of workspaces are added.
+    """
+    out = list(steps)
+    at = 0
+    while at < len(out):
+        chain = _chain_from(out, at, kept, inputs, info)
+        made = chain and _Blocks(builder, [out[k] for k in chain], buffers, threads, info).kernel(
+            kept | _read_by(s for k, s in enumerate(out) if k not in chain))
+        if chain and made:
+            out[chain[-1]] = made
+            for k in reversed(chain[:-1]):
+                del out[k]
+        else:
+            at += 1
+    return out
+
+
+# ---------------------------------------------------------------- finding chains
+def _chain_from(
+    steps: Sequence[Step], at: int, kept: frozenset[str], inputs: frozenset[str], info: TargetInfo
+) -> list[int]:
+    """The positions of the kernels of a chain that begins at a step; none if there is no chain, or if it would gain
+    nothing from blocks of rows."""
+    first = steps[at]
+    if not _is_product(first) or len(first.outputs) != 2:
+        return []
+    contraction = first.tiles.contraction
+    if _is_small(contraction, info):
+        return []
+    inside, found = {first.outputs[0]}, [at]
+    for k in range(at + 1, len(steps)):
+        step = steps[k]
+        reads = _reads(step)
+        if _may_write(step, inputs):
+            return []
+        if reads.isdisjoint(inside):
+            continue
+        if not isinstance(step, Kernel):
+            return []
+        found.append(k)
+        if step.tiles is not None:
+            last = _is_product(step) and len(found) > 2 and step.tiles.contraction.left.buffer in inside
+            if not last or reads & inside != {step.tiles.contraction.left.buffer}:
+                return []
+            return found if _has_more_scores(contraction, step.tiles.contraction) else []
+        if not _is_of_rows(step):
+            return []
+        inside.update(step.outputs)
+    return []
+
+
+def _is_small(first: Contraction, info: TargetInfo) -> bool:
+    """Whether the scores stay in the cache anyway, and one element of the batch is less work than is worth the calls
+    for a block. (The number of threads must not decide, as the last bits of results may depend on blocks.)"""
+    rows, columns = volume(first.lines), volume(first.lanes)
+    scores, products = ix.product((volume(first.batch), rows, columns, 4)), ix.product((rows, columns, first.depth))
+    if not isinstance(scores, int) or not isinstance(products, int):
+        return False
+    return scores <= info.near_result and products < info.product_grain(False)
+
+
+def _has_more_scores(first: Contraction, last: Contraction) -> bool:
+    """Whether scores outweigh the right operands, which each block reads, and may have to pack, again. Without a batch
+    these are weights rather than keys and values, and packed as a rule."""
+    columns, depth, width = volume(first.lanes), first.depth, volume(last.columns)
+    if not all(isinstance(n, int) for n in (columns, depth, width)):
+        return True
+    return columns * (1 if volume(first.batch) == 1 else 2) >= depth + width
+
+
+def _is_product(step: Step) -> bool:
+    """Whether a step is the kernel of a product of matrices."""
+    if not isinstance(step, Kernel) or step.tiles is None or step.faults():
+        return False
+    return not isinstance(step.tiles.contraction.right, Patches) and not step.tiles.contraction.left.taps
+
+
+def _is_of_rows(kernel: Kernel) -> bool:
+    """Whether a kernel has rows as its outer loops, and computes each in one loop."""
+    plain = not any(s.tiled or s.ordered or s.check or s.scan or s.scalar or s.unless_same or s.where_same
+                    or len(s.inner) > 1 for s in kernel.stages)
+    return plain and kernel.blocks is None and not kernel.vector_outer and bool(kernel.outer) and not kernel.faults()
+
+
+def _reads(step: Step) -> set[str]:
+    return set(step.buffers) - set(step.outputs) if isinstance(step, Kernel) else set(prog.step_reads(step))
+
+
+def _read_by(steps: Iterator[Step]) -> frozenset[str]:
+    return frozenset(name for step in steps for name in _reads(step))
+
+
+def _may_write(step: Step, inputs: frozenset[str]) -> bool:
+    """Whether a step may change memory that an earlier kernel reads, which then can't be moved behind it."""
+    if isinstance(step, Kernel):
+        return not inputs.isdisjoint(step.outputs)
+    return isinstance(step, prog.CopyInto) or isinstance(step, prog.ExternCall) and passes.keeps_its_place(step.target)
+
+
+# ---------------------------------------------------------------- parts
+class _Blocks:
+    """Turns a chain into one kernel.
+
+    Attributes:
+        base: by the name of a buffer that is local, the index of its first element of the block.
+    """
+
+    def __init__(
+        self, builder: Builder, chain: Sequence[Kernel], buffers: dict[str, Buffer], threads: int, info: TargetInfo
+    ):
+        self.builder, self.chain, self.buffers = builder, chain, buffers
+        self.threads, self.info = threads, info
+        first = self._tiles(chain[0]).contraction
+        self.batches, self.rows, self.columns = volume(first.batch), volume(first.lines), volume(first.lanes)
+        self.local: dict[str, Buffer] = {}
+        self.batch: ix.Index = 0 if self.batches == 1 else BATCH
+        self.base = ix.mul(ix.add(ix.mul(self.batch, self.rows), FIRST_ROW), self.columns)
+        self.line, self.lane = ix.Var("r", ROWS), ix.Var("c", COLUMNS)
+        self.row = ix.add(FIRST_ROW, ix.atom(self.line))
+        self.column = ix.add(FIRST_COLUMN, ix.atom(self.lane))
+        self.workspaces: dict[str, ix.Index] = {}
+
+    @staticmethod
+    def _tiles(kernel: Kernel) -> Tiles:
+        assert kernel.tiles is not None
+        return kernel.tiles
+
+    def kernel(self, needed: frozenset[str]) -> Kernel | None:
+        """The kernel; None if rows don't pass through the chain one by one.
+
+        Args:
+            needed: names that are read outside of the chain.
+        """
+        first, *between, last = self.chain
+        product, final = self._tiles(first).contraction, self._tiles(last).contraction
+        scores, weights = first.outputs[0], final.left.buffer
+        made = [name for kernel in (first, *between) for name in kernel.outputs if name != self._workspace(kernel)]
+        self.local = {name: self.buffers[name] for name in made if name not in needed}
+        same = (volume(final.batch), volume(final.lines), final.depth) == (self.batches, self.rows, self.columns)
+        if not same or final.transposed or scores not in self.local or weights not in self.local:
+            return None
+        parts = [self._scores(first), *(self._of_rows(kernel) for kernel in between), self._result(last)]
+        whole = [part for part in parts if part is not None]
+        if len(whole) < len(parts):
+            return None
+        counts = self._counts(scores, weights)
+        assert isinstance(final.right, Matrix)
+        values = None if counts is None else _moved(final.right, self._batch(final), 0)
+        return self._joined(RowBlocks(
+            whole, counts, values, (self.batches, self.rows, self.columns), product.depth, volume(final.columns),
+            self.local, self._takeovers(whole), self.workspaces, self.threads, self.info.own_cache // 2, LEAST_ROWS,
+            MOST_ROWS, MIN_BLOCKS))
+
+    def _workspace(self, kernel: Kernel) -> str:
+        return kernel.tiles.workspace if kernel.tiles is not None else ""
+
+    def _joined(self, blocks: RowBlocks) -> Kernel:
+        """The kernel around the parts."""
+        room = f"workspace{len(self.buffers)}"
+        every = [*blocks.parts, *([blocks.counts] if blocks.counts else [])]
+        inside = {*self.local, *self.workspaces, FLAG}
+        outputs = tuple(dict.fromkeys(n for part in every for n in part.outputs if n not in inside))
+        names = dict.fromkeys(n for part in every for n in part.buffers if n not in inside and n not in outputs)
+        blocks.room = room
+        buffer = self.buffers[room] = Buffer(room, (ix.mul(blocks.slot(), self.threads),), (1,), torch.float32)
+        origin = tuple(dict.fromkeys(o for kernel in self.chain for o in kernel.origin))
+        arguments = {n: self.buffers[n] for n in (*names, *outputs)} | {room: buffer}
+        return Kernel((), [], False, arguments, (*outputs, room), {}, origin, blocks=blocks)
+
+    def _scores(self, kernel: Kernel) -> Kernel | None:
+        """The part that computes the scores of a block."""
+        c = self._tiles(kernel).contraction
+        assert isinstance(c.right, Matrix)
+        queries, keys = (c.right, c.left) if c.transposed else (c.left, c.right)
+        batch = self._batch(c)
+        queries = _moved(queries, batch, ix.mul(FIRST_ROW, queries.line))
+        keys = _moved(keys, batch, ix.mul(FIRST_COLUMN, keys.line))
+        left, right = (keys, queries) if c.transposed else (queries, keys)
+        rows, columns = ((self.lane,), (self.line,)) if c.transposed else ((self.line,), (self.lane,))
+        block = Contraction((), rows, columns, c.depth, left, right, c.transposed)
+        most = ix.Var("r", MOST_ROWS), ix.Var("c", self.columns)
+        bound = dataclasses.replace(block, rows=most[1:] if c.transposed else most[:1],
+                                    columns=most[:1] if c.transposed else most[1:])
+        return self._product(kernel, block, bound, self.column)
+
+    def _result(self, kernel: Kernel) -> Kernel | None:
+        """The part that multiplies a block's weights by the values."""
+        c = self._tiles(kernel).contraction
+        assert isinstance(c.right, Matrix)
+        batch = self._batch(c)
+        weights = _moved(c.left, batch, ix.add(ix.mul(FIRST_ROW, c.left.line), ix.mul(FIRST_COLUMN, c.left.depth)))
+        offset = ix.add(weights.offset, ix.mul(self.base, -1))
+        if offset != FIRST_COLUMN or (c.left.line, c.left.depth) != (self.columns, 1):
+            return None
+        weights = dataclasses.replace(weights, offset=offset)
+        values = _moved(c.right, batch, ix.mul(FIRST_COLUMN, c.right.depth))
+        block = Contraction((), (self.line,), c.columns, COLUMNS, weights, values, False)
+        bound = dataclasses.replace(block, rows=(ix.Var("r", MOST_ROWS),), depth=self.columns)
+        # The template computes the sum, so that only the epilogue's loops are written.
+        summed = kernel.stages[0].inner
+        if len(summed) != 1:
+            return None
+        return self._product(kernel, block, bound, ix.atom(self._tiles(kernel).lane), {summed[0]: self.column})
+
+    def _batch(self, c: Contraction) -> tuple[ix.Index, ...]:
+        """The index along each dim of the batch."""
+        return _unflattened(self.batch, [v.size for v in c.batch])
+
+    def _product(self, kernel: Kernel, block: Contraction, bound: Contraction, lane: ix.Index,
+                 further: Mapping[ix.Var, ix.Index] | None = None) -> Kernel | None:
+        """The part of a product.
+
+        Args:
+            block: the sum of products of a block.
+            bound: the same with its largest sizes, for which the workspace has room.
+            lane: what replaces the variable along lines.
+            further: what replaces other loops.
+        """
+        name, places = self._tiles(kernel).workspace, self._places_of_product(kernel, lane)
+        if places is None:
+            return None
+        mapping = {**places, **(further or {})}
+        sharing = share_later(block, bound, self.info)
+        part = self._part(kernel, mapping)
+        if part is not None:
+            self.workspaces[name] = sharing.slot
+            part.tiles = Tiles(block, None, self.line, next(iter(ix.free_vars(lane))), name, sharing)
+        return part
+
+    def _places_of_product(self, kernel: Kernel, lane: ix.Index) -> Places | None:
+        """What replaces the loop variables of a product's epilogue; None if it has a single row."""
+        own = self._tiles(kernel)
+        if own.line is None:
+            return None
+        batch: Places = {} if own.batch is None else {own.batch: self.batch}
+        return {own.lane: lane, own.line: self.row, **batch}
+
+    def _of_rows(self, kernel: Kernel) -> Kernel | None:
+        """The part of a kernel that computes rows."""
+        places = self._places_of_rows(kernel)
+        return None if places is None else self._part(kernel, places)
+
+    def _places_of_rows(self, kernel: Kernel) -> Places | None:
+        """What replaces the loop variables of a kernel of rows; None if its loops are others than batch, rows and
+        columns."""
+        *others, v = kernel.outer
+        outside = ix.floordiv(v.size, self.rows)
+        *before, own = _unflattened(self.batch, [*(w.size for w in others), outside])
+        inner = {w for stage in kernel.stages for w in stage.inner}
+        fits = ix.mul(outside, self.rows) == v.size and all(w.size == self.columns for w in inner)
+        if not fits or ix.product((*(w.size for w in others), outside)) != self.batches:
+            return None
+        return {**dict(zip(others, before)), v: ix.add(ix.mul(own, self.rows), self.row),
+                **dict.fromkeys(inner, self.column)}
+
+    def _counts(self, scores: str, weights: str) -> Kernel | None:
+        """The kernel that tests whether any element of a range of columns counts, in any row of the block; None if all
+        columns have to be computed."""
+        first, *between, _ = self.chain
+        masked = stored_mask(first, scores)
+        if masked is not None:
+            own, places = first, self._places_of_product(first, self.column)
+        else:
+            own, masked = between[0], loaded_mask(between[0], scores)
+            places = self._places_of_rows(own)
+            if any(scores in kernel.buffers for kernel in between[1:]):
+                return None
+        if masked is None or places is None or not may_skip(between, scores, weights, set(self.local), masked.scores):
+            return None
+        acc = self.builder.acc("counts", torch.bool, frozenset())
+        condition = self.builder.substitute(masked.condition.node, places)
+        if masked.condition.inverted:
+            condition = self.builder.op("not", condition)
+        stages = [Stage((self.line, self.lane), [Accumulate("counts", "any", condition)]),
+                  Stage((), [Store(FLAG, 0, acc)])]
+        names = dict.fromkeys(n.attr[0] for n in walk((condition,)) if n.op == "load")
+        if not names.keys().isdisjoint(self.local):
+            return None
+        flag = Buffer(FLAG, (1,), (1,), torch.bool)
+        return Kernel((), stages, False, {**{n: self.buffers[n] for n in names}, FLAG: flag}, (FLAG,), {}, own.origin)
+
+    def _part(self, kernel: Kernel, places: Places) -> Kernel | None:
+        """A copy of the kernel with loop variables replaced and local buffers indexed from the block's first element;
+        None if it accesses another element of a local buffer than those of its own row and column."""
+        stages = [dataclasses.replace(s, statements=[_copy(x) for x in s.statements]) for s in kernel.stages]
+        part = dataclasses.replace(kernel, stages=stages, inplace=())
+        own = {self.line, self.lane}
+        # Loops of a product's columns stay as they are.
+        replaced = {v: tuple(w for w in ix.free_vars(index) if w in own or w is v) for v, index in places.items()}
+        rewrite(self.builder, part, places, replaced)
+        statements = part.statements()
+        moved: dict[Node, Node] = {}
+        for n in walk([s.value for s in statements]):
+            if n.op == "load" and n.attr[0] in self.local:
+                index = self._own(n.attr[1])
+                if index is None:
+                    return None
+                moved[n] = self.builder.load(n.attr[0], index, n.dtype)
+        values = self.builder.substitute_all([s.value for s in statements], {}, moved) if moved else None
+        for k, s in enumerate(statements):
+            s.value = s.value if values is None else values[k]
+            if isinstance(s, Store) and s.buffer in self.local:
+                index = self._own(s.index)
+                if index is None:
+                    return None
+                s.index = index
+        return part
+
+    def _own(self, index: ix.Index) -> ix.Index | None:
+        """An index into a local buffer, counted from the block's first element; None if it is of another row."""
+        own = ix.add(index, ix.mul(self.base, -1))
+        allowed = ix.add(ix.mul(ix.atom(self.line), self.columns), self.column)
+        return own if own == allowed else None
+
+    def _takeovers(self, parts: Sequence[Kernel]) -> dict[str, str]:
+        """For local buffers that can overwrite another one, that one: where every element is written by the iteration
+        that reads the same element of the other, for the last time. (All local elements are read by the iteration of
+        their own row and column.)"""
+        found: dict[str, str] = {}
+        for at, part in enumerate(parts):
+            later = {name for other in parts[at + 1:] for name in other.buffers}
+            for output in part.outputs:
+                stored = [k for k, stage in enumerate(part.stages) if output in _stored(stage)]
+                donors = [name for name in part.buffers if name in self.local and name not in part.outputs
+                          and name not in later and name not in found.values()
+                          and self.local[name].dtype is self.buffers[output].dtype]
+                if output not in self.local or len(stored) != 1:
+                    continue
+                for name in donors[:1]:
+                    if not any(name in _loaded(stage) for stage in part.stages[stored[0] + 1:]):
+                        found[output] = name
+        return found
+
+
+def _stored(stage: Stage) -> set[str]:
+    return {s.buffer for s in stage.statements if isinstance(s, Store)}
+
+
+def _loaded(stage: Stage) -> set[str]:
+    return {n.attr[0] for n in walk([s.value for s in stage.statements]) if n.op == "load"}
+
+
+def _unflattened(flat: ix.Index, sizes: Sequence[ix.Index]) -> tuple[ix.Index, ...]:
+    """The index along each dim of the batch, given the number of its element."""
+    out: list[ix.Index] = []
+    for at, size in enumerate(sizes):
+        part = ix.floordiv(flat, ix.product(sizes[at + 1:]))
+        # A remainder is left out where it would be that of division by the size of the whole batch.
+        first = all(n == 1 for n in sizes[:at])
+        out.append(0 if size == 1 else part if first else ix.mod(part, size))
+    return tuple(out)
+
+
+FLAG = "counts"
+"""The name of the flag that ``RowBlocks.counts`` sets."""
+
+
+def _copy(s: Statement) -> Statement:
+    return dataclasses.replace(s)
+
+
+def _moved(matrix: Matrix, batch: Sequence[ix.Index], further: ix.Index) -> Matrix:
+    """The operand of one element of the batch, moved by ``further`` elements."""
+    offset = ix.sum_of([matrix.offset, ix.dot(batch, matrix.batch), further])
+    return dataclasses.replace(matrix, offset=offset, batch=())
