@@ -170,8 +170,8 @@ class RowBlocks:
         parts: the kernels in order; the symbols ``BLOCK`` are the sizes and the place of the block.
         counts: the kernel that tests whether any of the block's elements in a range of columns counts; columns at
             either end without such elements are left out. None: all columns are computed.
-        values: the last product's right operand, for the batch ``BATCH``; it must be finite where columns are left out.
-            None without ``counts``.
+        bounded: operands, for the batch ``BATCH``, whose elements must be smaller than a limit in magnitude if columns
+            are to be left out: the operand, its number of lines, its depth, the limit. None without ``counts``.
         sizes: those of the batch, the rows and the columns.
         depth, width: the depth of the first product, and the number of columns of the last one.
         local: buffers of a block only; ``columns`` elements lie between one row and the next.
@@ -185,7 +185,7 @@ class RowBlocks:
 
     parts: list[Kernel]
     counts: Kernel | None
-    values: Matrix | None
+    bounded: list[tuple[Matrix, ix.Index, ix.Index, float]]
     sizes: tuple[ix.Index, ix.Index, ix.Index]
     depth: ix.Index
     width: ix.Index

@@ -13,6 +13,7 @@ result depends on the number of rows of a block.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -45,9 +46,12 @@ from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 Step = Any
 Places = dict[ix.Var, ix.Index]
+Bounded = tuple[Matrix, ix.Index, ix.Index, float]
 # Rows of a block: as many as have scores that stay in the core's own cache, within these limits. Fewer rows would read
 # the right operands too often, more leave too few blocks for threads. They are multiples of a vector's lanes.
 LEAST_ROWS, MOST_ROWS = 32, 256
+# Queries and keys below this limit have finite scores: a product of any depth, times any scale that is in use.
+LARGEST = 1e9
 # Number of blocks that a kernel has at least, if blocks have more than the least number of rows.
 MIN_BLOCKS = 8
 
@@ -206,11 +210,9 @@ class _Blocks:
         whole = [part for part in parts if part is not None]
         if len(whole) < len(parts):
             return None
-        counts = self._counts(scores, weights)
-        assert isinstance(final.right, Matrix)
-        values = None if counts is None else _moved(final.right, self._batch(final), 0)
+        counts, bounded = self._counts(scores, weights) or (None, [])
         return self._joined(RowBlocks(
-            whole, counts, values, (self.batches, self.rows, self.columns), product.depth, volume(final.columns),
+            whole, counts, bounded, (self.batches, self.rows, self.columns), product.depth, volume(final.columns),
             self.local, self._takeovers(whole), self.workspaces, self.threads, self.info.own_cache // 2, LEAST_ROWS,
             MOST_ROWS, MIN_BLOCKS))
 
@@ -316,10 +318,10 @@ class _Blocks:
         return {**dict(zip(others, before)), v: ix.add(ix.mul(own, self.rows), self.row),
                 **dict.fromkeys(inner, self.column)}
 
-    def _counts(self, scores: str, weights: str) -> Kernel | None:
-        """The kernel that tests whether any element of a range of columns counts, in any row of the block; None if all
-        columns have to be computed."""
-        first, *between, _ = self.chain
+    def _counts(self, scores: str, weights: str) -> tuple[Kernel, list[Bounded]] | None:
+        """The kernel that tests whether any element of a range of columns counts, in any row of the block, and the
+        operands whose elements must be bounded if not; None if all columns have to be computed."""
+        first, *between, last = self.chain
         masked = stored_mask(first, scores)
         if masked is not None:
             own, places = first, self._places_of_product(first, self.column)
@@ -331,16 +333,24 @@ class _Blocks:
         if masked is None or places is None or not may_skip(between, scores, weights, set(self.local), masked.scores):
             return None
         acc = self.builder.acc("counts", torch.bool, frozenset())
-        condition = self.builder.substitute(masked.condition.node, places)
-        if masked.condition.inverted:
-            condition = self.builder.op("not", condition)
+        condition = masked.condition.of(self.builder, places)
         stages = [Stage((self.line, self.lane), [Accumulate("counts", "any", condition)]),
                   Stage((), [Store(FLAG, 0, acc)])]
         names = dict.fromkeys(n.attr[0] for n in walk((condition,)) if n.op == "load")
         if not names.keys().isdisjoint(self.local):
             return None
         flag = Buffer(FLAG, (1,), (1,), torch.bool)
-        return Kernel((), stages, False, {**{n: self.buffers[n] for n in names}, FLAG: flag}, (FLAG,), {}, own.origin)
+        buffers = {**{n: self.buffers[n] for n in names}, FLAG: flag}
+        product, final = self._tiles(first).contraction, self._tiles(last).contraction
+        assert isinstance(product.right, Matrix) and isinstance(final.right, Matrix)
+        # A weight of 0 does not make up for a value of infinity, nor a mask of minus infinity for such a score.
+        bounded: list[Bounded] = [
+            (_moved(final.right, self._batch(final), 0), volume(final.columns), self.columns, math.inf)]
+        if masked.condition.added:
+            batch = self._batch(product)
+            bounded += [(_moved(side, batch, 0), volume(lines), product.depth, LARGEST)
+                        for side, lines in ((product.left, product.rows), (product.right, product.columns))]
+        return Kernel((), stages, False, buffers, (FLAG,), {}, own.origin), bounded
 
     def _part(self, kernel: Kernel, places: Places) -> Kernel | None:
         """A copy of the kernel with loop variables replaced and local buffers indexed from the block's first element;

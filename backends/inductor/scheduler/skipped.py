@@ -12,12 +12,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from dynamo_lite.backends.inductor.ir.nodes import Node, walk
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Store
 
@@ -38,16 +39,24 @@ _IDENTITY: dict[str, Value] = {"sum": 0.0, "max": -math.inf, "min": math.inf, "a
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Condition:
-    """``node``, or if ``inverted`` its opposite."""
+    """``node`` holds, or does not if ``inverted``; or, if ``added``, it is a number other than minus infinity."""
 
     node: Node
-    inverted: bool
+    inverted: bool = False
+    added: bool = False
+
+    def of(self, builder: Builder, places: Mapping[ix.Var, ix.Index]) -> Node:
+        """The condition as a node, with loop variables replaced."""
+        node = builder.substitute(self.node, places)
+        if self.added:
+            return builder.op("ne", node, builder.const(-math.inf, node.dtype))
+        return builder.op("not", node) if self.inverted else node
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mask:
-    """Which scores are not set to minus infinity: those for which the condition holds. ``scores``: the ids of the nodes
-    that are masked scores; none if the buffer holds these."""
+    """Which scores are not minus infinity: those for which the condition holds. ``scores``: the ids of the nodes that
+    are masked scores; none if the buffer holds these."""
 
     condition: Condition
     scores: frozenset[int]
@@ -78,16 +87,24 @@ def loaded_mask(kernel: Kernel, scores: str) -> Mask | None:
 
 
 def _condition(value: Node, scores: str) -> Condition | None:
-    """The condition under which a ``where`` is not minus infinity; None for other nodes, and if the condition is known
-    only after the product."""
-    if value.op != "where":
-        return None
-    node, a, b = value.args
-    if any(n.op in ("acc", "bounded") or n.op == "load" and n.attr[0] == scores for n in walk((node,))):
-        return None
-    if not _is_minus_infinity(a) and not _is_minus_infinity(b):
-        return None
-    return Condition(node, _is_minus_infinity(a))
+    """The condition under which a ``where``, or a sum of a score and a mask, is not minus infinity; None for other
+    nodes, and if the condition is known only after the product. In the sum, scores are taken to be finite."""
+    if value.op == "where":
+        node, a, b = value.args
+        if not _is_known(node, scores) or not (_is_minus_infinity(a) or _is_minus_infinity(b)):
+            return None
+        return Condition(node, inverted=_is_minus_infinity(a))
+    if value.op == "add":
+        for mask, score in (value.args, value.args[::-1]):
+            if _is_known(mask, scores) and not _is_known(score, scores) and mask.op != "const" and (
+                    _evaluate(score, {scores: Abstract.FINITE}, {}, {}, Abstract.FINITE) is Abstract.FINITE):
+                return Condition(mask, added=True)
+    return None
+
+
+def _is_known(node: Node, scores: str) -> bool:
+    """Whether a value is known before the product."""
+    return not any(n.op in ("acc", "bounded") or n.op == "load" and n.attr[0] == scores for n in walk((node,)))
 
 
 def _is_minus_infinity(n: Node) -> bool:
@@ -167,8 +184,9 @@ def _same(a: Value, b: Value) -> bool:
     return not isinstance(a, Abstract) and a == b
 
 
-def _evaluate(root: Node, loads: dict[str, Value], accs: dict[str, Value], nodes: dict[int, Value]) -> Value:
-    """The value of an expression, given those of buffers, reductions and some nodes."""
+def _evaluate(root: Node, loads: dict[str, Value], accs: dict[str, Value], nodes: dict[int, Value],
+              acc: Value = Abstract.UNKNOWN) -> Value:
+    """The value of an expression, given those of buffers, reductions and some nodes. ``acc``: of other reductions."""
     values: dict[int, Value] = {}
     for n in walk((root,), nodes):
         if n.id in nodes:
@@ -176,7 +194,7 @@ def _evaluate(root: Node, loads: dict[str, Value], accs: dict[str, Value], nodes
         elif n.op == "load":
             values[n.id] = loads.get(n.attr[0], Abstract.UNKNOWN)
         elif n.op == "acc":
-            values[n.id] = accs.get(n.attr, Abstract.UNKNOWN)
+            values[n.id] = accs.get(n.attr, acc)
         elif n.op == "const":
             values[n.id] = n.attr
         else:
@@ -265,5 +283,5 @@ def _compared(equal: bool) -> Callable[[Value, Value], Value]:
 _SPECIAL: dict[str, Callable[..., Value]] = {
     "add": _sum(1), "sub": _sum(-1), "mul": _product, "div": _quotient, "eq": _compared(True),
     "ne": _compared(False), "where": _chosen, "fma": _multiplied_and_added, "exp": _finite,
-    "exp2": _finite, "neg": _finite, "abs": _finite,
+    "exp2": _finite, "neg": _finite, "abs": _finite, "tanh": _finite, "sin": _finite, "cos": _finite, "erf": _finite,
 }

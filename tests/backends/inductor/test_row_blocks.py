@@ -45,6 +45,12 @@ def added(q, k, v, mask):
     return (q @ k.transpose(-1, -2) * 0.5 + mask).softmax(-1) @ v
 
 
+def triangle(q, k, v):
+    """As in the reference implementations of many models."""
+    mask = torch.full((q.size(-2), k.size(-2)), -math.inf).triu(1)
+    return ((q @ k.transpose(-1, -2)) / math.sqrt(q.size(-1)) + mask).softmax(-1) @ v
+
+
 def safe(q, k, v, allowed):
     """Rows without any score are 0."""
     scores = torch.where(allowed, q @ k.transpose(-1, -2), -math.inf)
@@ -85,6 +91,7 @@ CHAINS = {
     "wide values": (plain, *qkv(4, 333, 24, width=200)),
     "causal": (causal, *qkv(2, 2, 301, 32)),
     "window": (window, *qkv(3, 500, 20)),
+    "triangle": (triangle, *qkv(2, 2, 301, 32)),
     "given mask": (given, *qkv(2, 3, 257, 32), some(2, 1, 257, 257).tril() | torch.eye(257, dtype=torch.bool)),
     "mask of keys": (given, *qkv(2, 3, 257, 32), (torch.arange(257) < 130).expand(257, 257)),
     "added mask": (added, *qkv(2, 3, 257, 32), R(257, 257)),
@@ -159,16 +166,17 @@ def test_bits_do_not_depend_on_threads(threads):
     assert torch.equal(*results)
 
 
-@pytest.mark.parametrize("bad", [math.inf, math.nan])
+@pytest.mark.parametrize("fn", [causal, triangle])
+@pytest.mark.parametrize("bad", [math.inf, math.nan, -3e38])
 @pytest.mark.parametrize("which", range(3), ids=["query", "key", "value"])
-def test_special_values_where_no_score_counts(which, bad):
-    """Eager multiplies values by weights of 0, too."""
+def test_special_values_where_no_score_counts(which, bad, fn):
+    """Eager multiplies values by weights of 0, too, and adds minus infinity to whatever score there is."""
     args = list(qkv(2, 300, 32))
     args[which] = args[which].clone()
     args[which][:, 250, 3] = bad
-    compiled = dynamo_lite.compile(copies(causal))
+    compiled = dynamo_lite.compile(copies(fn))
     with torch.no_grad():
-        got, want = compiled(*args), causal(*args)
+        got, want = compiled(*args), fn(*args)
     assert torch.equal(got.isnan(), want.isnan())
     torch.testing.assert_close(got, want, equal_nan=True, atol=2e-5, rtol=1e-4)
 
@@ -238,8 +246,19 @@ def both_ways(q, k, v, allowed):
     return (scores.masked_fill(~allowed, -math.inf).softmax(-1) * scores) @ v
 
 
+def added_bool(q, k, v, allowed):
+    return (q @ k.transpose(-1, -2) * 0.5 + torch.where(allowed, 0.0, -math.inf)).softmax(-1) @ v
+
+
+def added_twice(q, k, v, allowed):
+    """A position's own number might be infinite."""
+    scores = q @ k.transpose(-1, -2) + v[:, :, None, :, 0] + torch.where(allowed, 0.0, -math.inf)
+    return scores.softmax(-1) @ v
+
+
 @pytest.mark.parametrize("fn, skips", [(counted, False), (offset, False), (uniform, False), (clamped, False),
-                                       (finite, False), (both_ways, False), (given, True), (safe, True)])
+                                       (finite, False), (both_ways, False), (given, True), (safe, True),
+                                       (added_bool, True), (added_twice, False)])
 def test_columns_are_left_out_only_where_they_do_not_matter(fn, skips):
     allowed = torch.ones(300, 300, dtype=torch.bool).tril()
     allowed[150:200] = False

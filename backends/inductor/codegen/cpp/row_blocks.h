@@ -8,15 +8,18 @@ INLINE i64 rows_at_once(i64 batches, i64 rows, i64 row_bytes, i64 near, i64 fewe
     const i64 own = (rows + many - 1) / many;  // blocks of one element of the batch, as equal as can be
     return own > 0 ? up((rows + own - 1) / own) : many;
 }
-// Whether no element of a matrix is infinite or NaN.
-static NOINLINE bool all_finite(const float* p, i64 depth, i64 step, i64 columns, i64 line) {
+// Whether all elements of a matrix are smaller than a limit in magnitude.
+static NOINLINE bool all_below(float limit, const float* p, i64 depth, i64 step, i64 lines, i64 line) {
+    const bool along = step == 1;  // the inner loop runs along contiguous elements
+    const i64 outer = along ? lines : depth, inner = along ? depth : lines, far = along ? line : step, near = along ? 1 : line;
     i32 found = 0;
-    for (i64 k = 0; k < depth; ++k)
-        for (i64 c = 0; c < columns; ++c) {
-            i32 bits;
-            __builtin_memcpy(&bits, p + k * step + c * line, sizeof bits);
-            found |= -((bits & 0x7f800000) == 0x7f800000);
-        }
+    for (i64 i = 0; i < outer; ++i) {
+        const float* const at = p + i * far;
+        if (near == 1)
+            for (i64 j = 0; j < inner; ++j) found |= !(__builtin_fabsf(at[j]) < limit);
+        else
+            for (i64 j = 0; j < inner; ++j) found |= !(__builtin_fabsf(at[j * near]) < limit);
+    }
     return !found;
 }
 // The range of a block's columns outside of which counts(from, to) is false, in steps of `step`; not empty.

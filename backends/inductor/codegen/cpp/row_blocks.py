@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, index_text
+import torch
+
+from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, const_text, index_text
 from dynamo_lite.backends.inductor.codegen.cpp.kernel import CppKernel
 from dynamo_lite.backends.inductor.codegen.cpp.sharing import without_markers
 from dynamo_lite.backends.inductor.ir import index as ix
@@ -94,7 +96,7 @@ class RowBlocksKernel(CppKernel):
         blocks = self.blocks
         columns = index_text(blocks.sizes[2], {})
         if blocks.counts is not None:
-            self.line("bool finite = false;")
+            self.line("bool bounded = false;")
             self.line("i64 seen_batch = -1;")
         self.open("for (i64 unit = begin; unit < end; ++unit)")
         # Blocks from both ends in turn, so that threads have equal work where later rows have more columns.
@@ -111,13 +113,14 @@ class RowBlocksKernel(CppKernel):
 
     def _range(self, counts: Kernel, columns: str) -> None:
         """Determines the range of columns that are computed."""
-        values = self.blocks.values
-        assert values is not None
         self.open(f"if ({BATCH} != seen_batch)")
         self.line(f"seen_batch = {BATCH};")
-        numbers = ", ".join(index_text(n, {}) for n in (values.depth, self.blocks.width, values.line))
-        place = f"{self._pointer(values.buffer)} + ({index_text(values.offset, {})})"
-        self.line(f"finite = all_finite({place}, {columns}, {numbers});")
+        tests = []
+        for matrix, lines, depth, limit in self.blocks.bounded:
+            place = f"{self._pointer(matrix.buffer)} + ({index_text(matrix.offset, {})})"
+            numbers = ", ".join(index_text(n, {}) for n in (depth, matrix.depth, lines, matrix.line))
+            tests.append(f"all_below({const_text(limit, torch.float32)}, {place}, {numbers})")
+        self.line(f"bounded = {' && '.join(tests)};")
         self.close()
         self.open("const auto counts = [&](i64 from, i64 to)")
         self.line("bool found;")
@@ -125,7 +128,7 @@ class RowBlocksKernel(CppKernel):
         self.line(f"{self.parts[-1]}({arguments});")
         self.line("return found;")
         self.close("};")
-        self.line(f"const Columns range = finite ? columns_that_count({columns}, {STEP}, counts) "
+        self.line(f"const Columns range = bounded ? columns_that_count({columns}, {STEP}, counts) "
                   f": Columns{{0, {columns}}};")
         self.line(f"const i64 {FIRST_COLUMN} = range.from, {COLUMNS} = range.to - range.from;")
 
