@@ -71,7 +71,15 @@ def flex_attention(
         sums = torch.where(empty, -math.inf, finite.logsumexp(-1))
         largest = scores.detach().amax(-1) if scores.size(-1) else scores.detach().max(-1)[0]
         weights = torch._safe_softmax(scores, -1).to(query.dtype)
-        return _in_order_of(weights @ value.to(query.dtype), query), sums / _LN2, largest / _LN2
+        return _in_order_of(_product(weights, value.to(query.dtype)), query), sums / _LN2, largest / _LN2
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """``a @ b``. On a CPU, products of 16-bit floats, which are exact in float32, are summed there, as in eager; written
+    out, our kernels compute them, where the library's product would need all weights in memory."""
+    if a.device.type == "cpu" and a.dtype in (torch.bfloat16, torch.float16):
+        return (a.float() @ b.float()).to(a.dtype)
+    return a @ b
 
 
 def _cast(x: Tensor) -> Tensor:

@@ -96,10 +96,16 @@ def _condition(value: Node, scores: str) -> Condition | None:
         return Condition(node, inverted=_is_minus_infinity(a))
     if value.op == "add":
         for mask, score in (value.args, value.args[::-1]):
-            if _is_known(mask, scores) and not _is_known(score, scores) and mask.op != "const" and (
+            if _is_known(mask, scores) and not _is_known(score, scores) and _may_exclude(mask) and (
                     _evaluate(score, {scores: Abstract.FINITE}, {}, {}, Abstract.FINITE) is Abstract.FINITE):
                 return Condition(mask, added=True)
     return None
+
+
+def _may_exclude(mask: Node) -> bool:
+    """Whether an added value is likely to be a mask: it is minus infinity somewhere, or read from a matrix. The test of
+    any other would be a waste of time."""
+    return any(_is_minus_infinity(n) or n.op == "load" and len(n.vars) > 1 for n in walk((mask,)))
 
 
 def _is_known(node: Node, scores: str) -> bool:

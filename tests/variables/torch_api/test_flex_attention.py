@@ -16,6 +16,7 @@ pytestmark = pytest.mark.by_turns(3)
 BACKENDS = ["eager", "inductor_lite"]
 SLOPES = torch.tensor([0.5, 0.25, 0.125, 0.0625])
 PARTS = torch.tensor([0] * 20 + [1] * 30 + [2] * 14)
+LONG_PARTS = torch.tensor([0] * 100 + [1] * 150 + [2] * 200 + [3] * 62)
 BIAS = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
 
 
@@ -94,6 +95,31 @@ def test_dtypes_and_order_of_dimensions(dtype):
     assert got.stride() == want.stride()
     # Weights are rounded to the dtype, on one side or the other of two values.
     torch.testing.assert_close(got, want, rtol=4 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).eps)
+
+
+def document(b, h, q, k):
+    return (LONG_PARTS[q] == LONG_PARTS[k]) & (q >= k)
+
+
+def near(b, h, q, k):
+    return (q - k).abs() < 90
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("score_mod, mask_mod", [(alibi, None), (capped, causal), (None, document), (alibi, near),
+                                                 (None, but_for_the_first_rows)])
+def test_long_sequences_in_blocks_of_rows(score_mod, mask_mod, dtype):
+    """Scores are never whole in memory, and those that the mask excludes are not computed."""
+    mask = block_mask(mask_mod, 512)
+
+    def function(q, k, v):
+        return flex_attention(q, k[:, :2], v[:, :2], score_mod, mask, enable_gqa=True, return_lse=True)
+
+    args = tensors(dtype, 512)
+    compiled = dynamo_lite.compile(function, fullgraph=True)
+    torch.testing.assert_close(compiled(*args), function(*args), rtol=max(4 * torch.finfo(dtype).eps, 1e-5), atol=1e-5)
+    written = dynamo_lite.generated_code(compiled)
+    assert "KERNEL blocks0" in written and ("columns_that_count(512" in written) == (mask_mod is not None)
 
 
 def test_autocast():
