@@ -331,6 +331,8 @@ def _is_mask(tx: Tracer, mask: Any, tensor: TensorVariable) -> bool:
         return False
     if any(x.layout is not torch.strided or x.is_quantized for x in (a, b)):
         return False
+    if torch.is_inference_mode_enabled():
+        return False  # generated code may run outside of the mode, which marks the tensors made in it
     return known_tensor(tx, a) is None
 
 

@@ -288,3 +288,14 @@ def test_the_input_is_changed():
         b = a.clone()
         torch.testing.assert_close((fn(a), a), (f(b), b))
     assert log.counters()["graphs"] == 1 and "graph_breaks" not in log.counters()
+
+
+def test_inference_mode():
+    def f(x, y):
+        with torch.inference_mode():
+            read = x[y < 0]
+        return read.is_inference(), read + 1, x * 2
+
+    fn = dynamo_lite.compile(f, backend="eager")
+    x, y = torch.randn(4, 5), torch.randn(4, 5)
+    torch.testing.assert_close(fn(x, y), f(x, y))
