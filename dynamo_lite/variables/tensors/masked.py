@@ -153,7 +153,7 @@ class MaskedTensorVariable(TensorVariable):
 
     def is_written(self, *tensors: VariableTracker) -> bool:
         """Whether one of the tensors has been written to since the read."""
-        return _written_behind(self._tx.output.graph, self._last, {_storage(t) for t in tensors})
+        return _written_behind(self._tx.output.graph, {self._last}, {_storage(t) for t in tensors})
 
     def check(self, leaves: bool = True, behind_graph: bool = False) -> None:
         """Has the trace start again if the elements can't be had any more as they were at the read.
@@ -411,10 +411,12 @@ def _storage(tensor: VariableTracker) -> int:
     return int(tensor.fake.untyped_storage()._cdata)
 
 
-def _written_behind(graph: fx.Graph, node: fx.Node | None, storages: set[int]) -> bool:
-    """Whether a node that comes behind `node` may write to one of the storages."""
+def _written_behind(graph: fx.Graph, first: set[fx.Node | None], storages: set[int]) -> bool:
+    """Whether a node that comes behind the earliest of the nodes `first` may write to one of the storages."""
+    left = set(first)
     for other in reversed(graph.nodes):
-        if other is node:
+        left.discard(other)
+        if not left:
             return False
         if other.meta.get("impure") and not storages.isdisjoint(_storages_of(other)):
             return True
@@ -428,25 +430,27 @@ def _storages_of(node: fx.Node) -> set[int]:
 
 def _is_same_mask(graph: fx.Graph, known: Selection, mask: TensorVariable) -> bool:
     """Whether a mask has the elements that a known selection was made with."""
-    read: dict[fx.Node, None] = {}
+    read: dict[fx.Node, bool] = {}
     if not _computes_same(known.mask.node, mask.node, read, _DEPTH):
         return False
     fakes = [node.meta["example_value"] for node in read]
     storages = {fake.untyped_storage()._cdata for fake in fakes if isinstance(fake, torch.Tensor)}
-    anchor = known.last if known.mask is mask else known.mask.node
-    return not _written_behind(graph, anchor, storages)
+    # What was computed twice must have been computed from the same elements.
+    twice: set[fx.Node | None] = {node for node, shared in read.items() if not shared}
+    return not _written_behind(graph, twice or {known.last}, storages)
 
 
-def _computes_same(a: Any, b: Any, read: dict[fx.Node, None], depth: int) -> bool:
-    """Whether two nodes compute the same from the same nodes; `read` gets the nodes that this depends on."""
+def _computes_same(a: Any, b: Any, read: dict[fx.Node, bool], depth: int) -> bool:
+    """Whether two nodes compute the same from the same nodes; `read` gets the nodes that this depends on, and for each
+    whether it is one node that both are computed from."""
     if not isinstance(a, fx.Node) or not isinstance(b, fx.Node):
         if isinstance(a, (list, tuple)) and type(a) is type(b) and len(a) == len(b):
             return all(_computes_same(x, y, read, depth) for x, y in zip(a, b))
         return type(a) is type(b) and not isinstance(a, (fx.Node, dict)) and bool(a is b or a == b) and str(a) == str(b)
-    read[a] = None
     if a is b:
+        read.setdefault(a, True)
         return True
-    read[b] = None
+    read[a] = read[b] = False
     if not depth or a.op != b.op or a.target != b.target or a.op not in ("call_function", "call_method"):
         return False
     if a.kwargs or b.kwargs or a.meta["impure"] or len(a.args) != len(b.args):

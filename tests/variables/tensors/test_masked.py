@@ -103,6 +103,20 @@ def recomputed_behind_writes(x, y):
     return x
 
 
+def computed_before_and_after_a_write(x, y):
+    """Masks that the same formula computes from the same tensor, at different times."""
+    before, size = y.abs() < 1, y.abs()
+    y[x < y] += 1
+    x[y.abs() < 1] *= 2
+    x[before] += 1
+    x[size < 1] -= 3
+    other = y.abs() < 1
+    before[0] = False
+    x[before] /= 2
+    x[other] += 4
+    return x
+
+
 def numbers_beside(x, y):
     mean = y.mean()
     x[x < 0] += mean
@@ -169,16 +183,18 @@ def metadata(x, y):
     return read.dtype, read.dim(), read.ndim, read.is_floating_point(), x * 2
 
 
-CAPTURED = [scaled, negated, logarithm, of_another, rows, columns, through_a_view, recomputed_behind_writes,
-            numbers_beside, the_same_object, returned, mask_changed, other_dtypes, conditions, loop, in_a_function,
-            metadata]
+CAPTURED = [
+    scaled, negated, logarithm, of_another, rows, columns, through_a_view, recomputed_behind_writes,
+    computed_before_and_after_a_write, numbers_beside, the_same_object, returned, mask_changed, other_dtypes,
+    conditions, loop, in_a_function, metadata]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("f", CAPTURED, ids=lambda f: f.__name__)
 def test_in_one_graph(f, backend):
     # Eager refuses the gradients where a mask has changed.
-    check(f, 1, 0, backend, backward=(False,) if f is mask_changed else (False, True))
+    changed = f in (mask_changed, computed_before_and_after_a_write)
+    check(f, 1, 0, backend, backward=(False,) if changed else (False, True))
 
 
 def written_between(x, y):
