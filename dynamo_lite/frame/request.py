@@ -137,6 +137,7 @@ class TraceRequest(NamedTuple):
         steps_back: by how many instructions the break has been moved back because the frame could not be left later.
         faults: how often the evaluator itself has failed.
         captures: whether numbers and sizes that depend on elements are kept in the graph, whatever the settings.
+        selected_at: instructions of the root at which ``x[mask]`` is selected at once; None: everywhere.
     """
 
     frame: Frame
@@ -152,6 +153,7 @@ class TraceRequest(NamedTuple):
     faults: int = 0
     learned: SizesLearned = SizesLearned()
     captures: bool = False
+    selected_at: frozenset[int] | None = frozenset()
 
     def before(self, visit: int | None, error: exc.Unsupported | None) -> TraceRequest:
         """The request with a break before instruction `visit`; None: nothing can be captured."""

@@ -26,6 +26,7 @@ from ..variables.base import ObservedException, VariableTracker, realized
 from ..variables.numbers.scalars import NumberNeeded
 from ..variables.objects.made_classes import forget_stand_ins
 from ..variables.tensors.learned_elements import ValuesNeeded
+from ..variables.tensors.masked import SelectionNeeded
 from ..variables.tensors.value_guards import Guardable, ValueGuards
 from .decide import note_skipped
 from .request import Frame, Settings, TraceRequest
@@ -78,6 +79,7 @@ def opened(settings: Settings, request: TraceRequest) -> Iterator[Trace]:
         request.captures)
     tx = root_translator(frame.code, output, frame.globals, frame.builtins, frame.closure, frame.args)
     output.effects.watch.add_arguments(frame.args)
+    output.masked.selected_at = request.selected_at
     output.called_from_handler = frame.called_from_handler
     tx.budget = Budget(settings.fullgraph, request.graphless)
     tx.break_visit = request.break_visit
@@ -113,7 +115,7 @@ def run(settings: Settings, trace: Trace) -> Traced | TraceRequest:
         raised = exc.Unsupported("python_exception_in_trace", error.value.python_type().__qualname__)
         _note(settings, tx, raised)
         return request.before(tx.visits - 1, raised)
-    again = _with_values(request, met) or _capturing(settings, request, met)
+    again = _with_values(request, met) or _selecting(request, met) or _capturing(settings, request, met)
     if again is not None:
         return again
     _note(settings, tx, met)
@@ -132,6 +134,9 @@ def after_refusal(settings: Settings, traced: Traced, error: exc.Unsupported) ->
         exc.Unsupported: `error`, if fullgraph is set.
     """
     request, tx = traced.trace.request, traced.trace.tx
+    selecting = _selecting(request, error)
+    if selecting is not None:
+        return selecting
     if traced.break_index is None:
         again = _with_values(request, error)
         if again is not None:
@@ -184,6 +189,19 @@ def _with_values(request: TraceRequest, error: exc.Unsupported) -> TraceRequest 
         return None
     _forget_frames(error)
     return request._replace(dynamic=request.dynamic - error.origins)
+
+
+def _selecting(request: TraceRequest, error: exc.Unsupported) -> TraceRequest | None:
+    """The request with the elements that a mask selects computed where the program reads them; None if `error` does not
+    ask for it. After some such requests it holds for all reads, so that a frame with many is not traced as often."""
+    if not isinstance(error, SelectionNeeded) or request.selected_at is None:
+        return None
+    _forget_frames(error)
+    several = error.at in request.selected_at or len(request.selected_at) >= _MOST_SELECTED
+    return request._replace(selected_at=None if several else request.selected_at | {error.at})
+
+
+_MOST_SELECTED = 3
 
 
 def _capturing(settings: Settings, request: TraceRequest, error: exc.Unsupported) -> TraceRequest | None:

@@ -36,6 +36,7 @@ from ..variables.numbers.choices import Choices
 from ..variables.numbers.dynamic_values import wrap_dynamic
 from ..variables.numbers.scalars import Scalars, ScalarVariable, new_number
 from ..variables.tensors.learned_elements import learn, needed
+from ..variables.tensors.masked import MaskedReads
 from ..variables.tensors.parameters import is_static
 from ..variables.tensors.symbolic_sizes import SizesLearned, SymbolicLayout
 from ..variables.tensors.tensor import TensorVariable
@@ -106,6 +107,7 @@ class OutputGraph:
         self.ids_are_keys = False  # whether the program has used an id() as a key of a dict or set
         self.id_numbers: set[int] = set()  # results of id() that the program has used as plain numbers
         self.choices = Choices()
+        self.masked = MaskedReads()
         self.rebound: list[TensorVariable] = []  # tensors whose `.data` was assigned
         self.replaced: list[torch.Tensor] = []  # their earlier fakes, kept alive because they are known by their ids
         self.operations = 0
@@ -264,6 +266,7 @@ class OutputGraph:
         """Drops all references to the program's objects. To be called when the trace has ended."""
         self.effects.forget()
         self.choices.forget()
+        self.masked.forget()
         self.rebound.clear()
         self.replaced.clear()
         self._wrappers_at.clear()

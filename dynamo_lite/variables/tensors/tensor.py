@@ -38,23 +38,11 @@ from .methods import TensorMethodVariable
 from .parameters import is_added, read_added
 from .running_sizes import define_sizes, with_sizes
 from .symbolic_index import select_symbolic, write_symbolic
+from .symbols_of_operators import BINARY, INPLACE, UNARY
 from .tensor_data import check_leaf_views, check_uses, set_data
 
 if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
-
-_SYMBOL_TO_OPERATOR: dict[str, Callable[..., Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "<<": operator.lshift, ">>": operator.rshift,
-    "&": operator.and_, "|": operator.or_, "^": operator.xor,
-    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
-}
-_SYMBOL_TO_INPLACE: dict[str, Callable[..., Any]] = {
-    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv,
-    "%": operator.imod, "**": operator.ipow, "<<": operator.ilshift, ">>": operator.irshift,
-    "&": operator.iand, "|": operator.ior, "^": operator.ixor,
-}
-_UNARY: dict[str, Callable[..., Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 
 
 class TensorVariable(VariableTracker):
@@ -264,11 +252,11 @@ class TensorVariable(VariableTracker):
             # In truth each is a batch of numbers, with which torch indexes; a single one would have to be known.
             keys: list[VariableTracker] = [key] if isinstance(key, TensorVariable) else list(key.iterate(tx))
             return call_in_graph(tx, torch.ops.aten.index.Tensor, [self, tx.values.new_list(keys)], {})
-        selected = select_symbolic(tx, self, key)
+        selected = select_symbolic(tx, self, key) or tx.output.masked.read(tx, self, key)
         return selected if selected is not None else call_in_graph(tx, operator.getitem, [self, key], {})
 
     def setitem(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
-        if not write_symbolic(tx, self, key, value):
+        if not write_symbolic(tx, self, key, value) and not tx.output.masked.write(tx, self, key, value):
             call_in_graph(tx, operator.setitem, [self, key, value], {})
 
     def contains(self, tx: Tracer, item: VariableTracker) -> bool:
@@ -287,14 +275,14 @@ class TensorVariable(VariableTracker):
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         operands = [other, self] if reflected else [self, other]
         if tx.overrides_torch([other]):
-            return tx.call_override(_SYMBOL_TO_OPERATOR[op], operands, {})
+            return tx.call_override(BINARY[op], operands, {})
         if not _is_operand(other):
             return None
-        return call_in_graph(tx, _SYMBOL_TO_OPERATOR[op], operands, {})
+        return call_in_graph(tx, BINARY[op], operands, {})
 
     def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         # Tensors have no `__imatmul__`: `x @= y` gives a new tensor, so an in-place node would wrongly rebind `x`.
-        function = _SYMBOL_TO_INPLACE.get(op)
+        function = INPLACE.get(op)
         return call_in_graph(tx, function, [self, other], {}) if function is not None and _is_operand(other) else None
 
     def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
@@ -303,7 +291,7 @@ class TensorVariable(VariableTracker):
         return self.binary(tx, op, other, reflected=False)
 
     def unary(self, tx: Tracer, op: str) -> VariableTracker:
-        return call_in_graph(tx, _UNARY[op], [self], {})
+        return call_in_graph(tx, UNARY[op], [self], {})
 
 
 # Attributes that the tracker knows, or that can change while the tensor's metadata stay; None: read like any other.
@@ -376,11 +364,9 @@ def record(
         exc.Unsupported: an argument can't be held by a graph, or the operation can't be run without data.
     """
     output = tx.output
-    if output.overrides.active() and not isinstance(target, GraphCall):
-        made = (output.overrides.call(tx, target, args, kwargs) if op == "call_function" else
-                output.overrides.call(tx, method_by_name, [args[0], ConstantVariable(target), *args[1:]], kwargs))
-        if made is not None:
-            return made
+    made = _made_otherwise(tx, op, target, args, kwargs)
+    if made is not None:
+        return made
     node_args, node_kwargs = _node_arguments(tx, op, target, args, kwargs)
     with output.sizes_defined() as defined:
         node_args, node_kwargs, (result, impure, fake_args, fake_kwargs) = with_sizes(
@@ -426,6 +412,19 @@ def record(
     made = wrap_result(tx, node, result)
     define_sizes(tx, defined, result)
     return made
+
+
+def _made_otherwise(
+    tx: Tracer, op: str, target: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker | None:
+    """The result where an override of torch's functions gives it, or where it is computed for more elements than the
+    operands have."""
+    overrides = tx.output.overrides
+    if overrides.active() and not isinstance(target, GraphCall):
+        if op == "call_function":
+            return overrides.call(tx, target, args, kwargs)
+        return overrides.call(tx, method_by_name, [args[0], ConstantVariable(target), *args[1:]], kwargs)
+    return tx.output.masked.record(tx, op, target, args, kwargs)
 
 
 def _run(

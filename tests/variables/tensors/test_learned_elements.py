@@ -68,7 +68,7 @@ def test_many_buffers_cost_one_trace(traces):
 
 
 @pytest.mark.parametrize("use", [
-    lambda x, n: x[: n.sum().item()], lambda x, n: x[:3][n > 1], lambda x, n: x[:3].repeat_interleave(n, 0),
+    lambda x, n: x[: n.sum().item()], lambda x, n: x[:3][n > 1].sum(0), lambda x, n: x[:3].repeat_interleave(n, 0),
     lambda x, n: x.split(n.tolist()), lambda x, n: x * 2 if (n.cumsum(0)[-1] > 3) else x,
     lambda x, n: x[: int(torch.zeros_like(n).max()) + 2], lambda x, n: x[: n.view(3, 1).expand_as(x[:3])[2, 1]],
     lambda x, n: torch.tensor([n[0], 5, n.max()]) + x[0, :3], lambda x, n: x[n.nonzero().flatten()],
