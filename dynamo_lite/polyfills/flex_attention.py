@@ -75,8 +75,8 @@ def flex_attention(
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """``a @ b``. On a CPU, products of 16-bit floats, which are exact in float32, are summed there, as in eager; written
-    out, our kernels compute them, where the library's product would need all weights in memory."""
+    """``a @ b``. On a CPU, eager sums products of 16-bit floats, which are exact in float32, in float32. Written out,
+    our kernels do, where the library's product would need all weights in memory."""
     if a.device.type == "cpu" and a.dtype in (torch.bfloat16, torch.float16):
         return (a.float() @ b.float()).to(a.dtype)
     return a @ b
