@@ -125,6 +125,17 @@ def has_symbols_without_values(x: Any) -> bool:
     return False
 
 
+def one_block(query: Tensor, key: Tensor) -> Any:
+    """The block mask of a call without one. For each block of keys, torch's own also lists the blocks of queries, which
+    only torch's compiler reads."""
+    from torch.nn.attention import flex_attention as of_torch  # takes 40 ms
+
+    ones = torch.ones(1, 1, 1, dtype=torch.int32, device=query.device)
+    zeros = torch.zeros(1, 1, 1, 1, dtype=torch.int32, device=query.device)
+    size = of_torch._LARGE_SPARSE_BLOCK_SIZE
+    return of_torch.BlockMask((1, 1), ones, zeros, None, None, None, None, None, None, (size, size))
+
+
 @contextlib.contextmanager
 def no_notes(annotation: dict[str, Any]) -> Iterator[None]:
     """``torch.fx.traceback.annotate``, whose annotations only torch's compiler reads."""
@@ -135,6 +146,7 @@ def mark_static(t: Tensor, index: Any = None) -> None:
     """``torch._dynamo.mark_static`` of a traced tensor: the treatment of its sizes has been settled by then."""
 
 
-# In plain Python after a break, both run torch's own code.
+# In plain Python after a break, torch's own code runs.
 row(Rule.SUBSTITUTED, traceback.annotate, calls=no_notes)
 row(Rule.SUBSTITUTED, "torch._dynamo.decorators:mark_static", calls=mark_static)
+row(Rule.SUBSTITUTED, "torch.nn.attention.flex_attention:_create_empty_block_mask", calls=one_block)
