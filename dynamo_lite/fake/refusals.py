@@ -174,15 +174,17 @@ def check_types(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         return
     key = func, types, numbers
     if key not in _without_kernel:
-        if len(_without_kernel) >= _MOST_ENTRIES:
-            _without_kernel.clear()
         if func is aten.full.default:
             args = [1], *args[1:]
         raised = _ask(func, args, kwargs)
-        _without_kernel[key] = raised if raised is not None and _is_about_types(raised, func, args, kwargs) else None
-    raised = _without_kernel[key]
-    if raised is not None:
-        raise type(raised)(*raised.args)
+        if raised is not None and not _is_about_types(raised, func, args, kwargs):
+            return  # the sizes are wrong: for others there may be no kernel either
+        if len(_without_kernel) >= _MOST_ENTRIES:
+            _without_kernel.clear()
+        _without_kernel[key] = raised
+    known = _without_kernel[key]
+    if known is not None:
+        raise type(known)(*known.args)
 
 
 def _is_about_types(raised: Exception, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:

@@ -253,3 +253,15 @@ def test_a_refused_number_is_no_answer_for_others():
         assert type(got) is type(expected) and str(got) == str(expected)
         if expected is None:
             assert [y.tolist() for y in compiled(x, exponent)] == [y.tolist() for y in program(x, exponent)]
+
+
+def test_wrong_sizes_are_no_answer_about_types():
+    def program(x):
+        x @ x
+        return x.new_zeros(2).cumsum(1)  # raises, too: the product's exception comes first
+
+    compiled = dynamo_lite.compile(program, backend="eager")
+    for rows in (5, 4, 4):
+        x = torch.ones(rows, 4, dtype=torch.bool)
+        expected, got = raised(program, (x,), {}), raised(compiled, (x,), {})
+        assert type(got) is type(expected) and str(got) == str(expected)
