@@ -102,6 +102,8 @@ def run_otherwise(
         gm, example_inputs: the graph and its inputs, as for ``inductor_lite``.
         backend: the backend that compiles parts of the graph.
     """
+    if gm.meta.get("hidden_writes"):
+        return run_eager(gm, "an input is written whose memory another input shares in a storage or dtype of its own")
     if enters_inference_mode(gm) or has_python_numbers(gm) or has_whole_calls(gm):
         try:
             return compile_scalar_split(gm, backend)

@@ -69,7 +69,8 @@ def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
             if other is None:
                 continue
             symbolic = target._has_symbolic_sizes_strides or source._has_symbolic_sizes_strides
-            if elementwise and other == place:
+            if elementwise and other == place and source.dim() == target.dim() and (
+                    symbolic or source.stride() == target.stride()):  # eager compares strides of single elements, too
                 for_all = for_all and (not symbolic or _lies_alike(target, source))
             elif have_common_element(place, other):
                 raise MemoryOverlap(_READ)

@@ -6,8 +6,9 @@ whereas a kernel would write past the end of the memory), or a result whose dtyp
 first runs on small stand-ins. An exception counts only if it is raised both for zeros and for ones: any other depends
 on elements.
 
-For other operations, metadata rules accept dtypes for which eager has no kernel (softmax of integers). Whether it has
-one is tried once for each operation and dtypes, unless all are float32 or all float64, which every kernel supports.
+For other operations, metadata rules accept dtypes for which eager has no kernel (softmax of integers), and numbers
+(``x - True``, ``whole ** -1``). Whether it has one is tried once for each operation, dtypes and kinds of numbers,
+unless all tensors are float32 or all float64 and no number is a bool or complex, which every kernel supports.
 
 Invariant: an operation that passes keeps the sizes of every argument that it writes, except ``out`` arguments and
 operators whose purpose is to change sizes.
@@ -15,6 +16,7 @@ operators whose purpose is to change sizes.
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -40,17 +42,21 @@ Sizes = list[tuple[Any, tuple[int, ...]]]
 
 # The exception that eager raised for a call, by the call's key (`fake.cache.key_of`); None if it raised none.
 _answers: dict[Any, Exception | None] = {}
-# The exception for operations and dtypes without a kernel; None if there is a kernel. Both are few: it stays small.
-_without_kernel: dict[tuple[Any, tuple[torch.dtype, ...]], Exception | None] = {}
-# Parts of the messages of such exceptions; others may be about sizes.
+# The exception for operations, dtypes and kinds of numbers without a kernel; None if there is a kernel.
+_without_kernel: dict[tuple[Any, ...], Exception | None] = {}
+# Parts of the messages of such exceptions. An exception with another message is about types, too, if it is not raised
+# for float32 in place of all dtypes, or for 1 in place of the numbers; otherwise it may be about sizes.
 _ABOUT_TYPES = ("not implemented for", "dtype", "scalar type")
 _COMMON = frozenset({torch.float32, torch.float64})
 
 # Operations that are not tried: their rules are complete, or they decompose before anything is written.
 _NOT_ASKED = frozenset({
-    aten.zero_.default, aten.fill_.Scalar, aten.detach_.default, aten.requires_grad_.default,
+    aten.zero_.default, aten.detach_.default, aten.requires_grad_.default,
     aten.set_.source_Tensor, aten.set_.source_Storage, aten.set_.source_Storage_storage_offset, aten.resize_.default,
 })
+
+# Operations on numbers alone that are tried, with one element: a number may not fit the dtype.
+_OF_NUMBERS = frozenset({aten.full.default, aten.scalar_tensor.default})
 
 OPAQUE = frozenset({aten.mkldnn_rnn_layer_backward.default})
 """Operations that read an opaque record of the forward pass: any other contents crash the process."""
@@ -65,6 +71,8 @@ def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> N
     if func.namespace != "aten" or func in _NOT_ASKED or torch.Tag.inplace_view in func.tags:
         return
     if func is aten.copy_.default and args[0].shape == args[1].shape:
+        return
+    if func is aten.fill_.Scalar and _numbers_of(func, args, kwargs)[0] in (int, float, bool):
         return
     _raise_as_eager(func, args, kwargs, key)
 
@@ -90,6 +98,9 @@ _SCATTERS = {
     aten.select_scatter.default: aten.select.int, aten.slice_scatter.default: aten.slice.Tensor,
     aten.diagonal_scatter.default: aten.diagonal.default, aten.as_strided_scatter.default: aten.as_strided.default,
 }
+
+
+_STRIDED = frozenset({aten.as_strided.default, aten.as_strided_copy.default})
 
 
 def _check_bounds(whole: torch.Tensor, size: Sequence[int], stride: Sequence[int], start: int | None = None) -> None:
@@ -127,12 +138,14 @@ def _check_part(func: Any, whole: torch.Tensor, src: torch.Tensor, *place: Any, 
     if part.shape != src.shape:
         raise RuntimeError("expected src to have a size equal to the slice of self. "
                            f"src size = {list(src.shape)}, slice size = {list(part.shape)}")
+    if func is aten.as_strided_scatter.default and 0 not in whole.stride():  # else it writes to a compact copy
+        _check_bounds(whole, *place, **named)
 
 
 def is_lenient(func: Any) -> bool:
     """Whether the metadata rule of an operation that writes to no argument accepts calls that :func:`check_rule`
     refuses."""
-    return func in _LENIENT or func in _SCATTERS or func in _RESAMPLINGS or func is aten.as_strided.default
+    return func in _LENIENT or func in _SCATTERS or func in _RESAMPLINGS or func in _STRIDED
 
 
 def check_rule(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> None:
@@ -146,7 +159,7 @@ def check_rule(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any)
     elif func in _RESAMPLINGS:
         if len(args) < 2 or not args[0].numel() or not all(args[1]):
             _raise_as_eager(func, args, kwargs, key)
-    elif func is aten.as_strided.default:
+    elif func in _STRIDED:
         _check_bounds(*args, **kwargs)
     elif len(args) > 1 and not any(isinstance(n, _SYMBOLS) for n in args[0].shape):
         _check_part(func, *args, **kwargs)
@@ -155,23 +168,68 @@ def check_rule(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any)
 def check_types(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Raises eager's exception for an operation that writes to no argument, if there is no kernel for the dtypes."""
     types = _types_of(args, kwargs)
-    if len(set(types)) <= 1 and _COMMON.issuperset(types) or func.namespace != "aten" or func in OPAQUE:
+    numbers = _numbers_of(func, args, kwargs)
+    if func.namespace != "aten" or func in OPAQUE or (
+            len(set(types)) <= 1 and _COMMON.issuperset(types) and bool not in numbers and complex not in numbers):
         return
-    if (func, types) not in _without_kernel:
+    key = func, types, numbers
+    if key not in _without_kernel:
+        if func is aten.full.default:
+            args = [1], *args[1:]
         raised = _ask(func, args, kwargs)
-        lacks = isinstance(raised, RuntimeError) and any(words in str(raised) for words in _ABOUT_TYPES)
-        _without_kernel[func, types] = raised if lacks else None
-    raised = _without_kernel[func, types]
-    if raised is not None:
-        raise type(raised)(*raised.args)
+        if raised is not None and not _is_about_types(raised, func, args, kwargs):
+            return  # the sizes are wrong: for others there may be no kernel either
+        if len(_without_kernel) >= _MOST_ENTRIES:
+            _without_kernel.clear()
+        _without_kernel[key] = raised
+    known = _without_kernel[key]
+    if known is not None:
+        raise type(known)(*known.args)
+
+
+def _is_about_types(raised: Exception, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    if not isinstance(raised, RuntimeError):
+        return False
+    if any(words in str(raised) for words in _ABOUT_TYPES):
+        return True
+    plain_args, plain_kwargs = list(args), dict(kwargs)
+    for place, name in _places_of_numbers(func):
+        holder: Any = plain_args if place < len(args) else plain_kwargs
+        at: Any = place if place < len(args) else name
+        if place < len(args) or name in kwargs:
+            holder[at] = 1 if isinstance(holder[at], (int, float, complex)) else holder[at]
+    return any(_ask(func, plain_args, plain_kwargs, dtype) is None for dtype in (torch.float32, None))
+
+
+@functools.cache
+def _places_of_numbers(func: Any) -> tuple[tuple[int, str], ...]:
+    """Arguments that are tensors or numbers, whose types decide about the dtype in which an operation computes."""
+    return tuple((place, argument.name) for place, argument in enumerate(func._schema.arguments)
+                 if str(argument.type).removeprefix("Optional[").removesuffix("]") in ("Tensor", "number"))
+
+
+def _numbers_of(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The kinds of the numbers among an operator's arguments: the type if every dtype can hold the number, or else the
+    type and the text of the number, as an integer dtype may refuse it."""
+    kinds: list[Any] = []
+    for place, name in _places_of_numbers(func):
+        value: Any = args[place] if place < len(args) else kwargs.get(name)
+        kind = type(value)
+        if kind is int or kind is float:
+            kinds.append(kind if 0 <= value < 128 else (kind, str(value)))
+        elif kind is bool or kind is complex:
+            kinds.append(kind)
+    return tuple(kinds)
 
 
 def _types_of(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[torch.dtype, ...]:
-    """The dtypes of an operator's tensor arguments, including those in lists."""
+    """The dtypes of an operator's tensor arguments, including those in lists, and the dtype that is asked for."""
     types = []
     for value in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(value, torch.Tensor):
             types.append(value.dtype)
+        elif isinstance(value, torch.dtype):
+            types.append(value)
         elif isinstance(value, (list, tuple)):
             types += [part.dtype for part in value if isinstance(part, torch.Tensor)]
     return tuple(types)
@@ -198,9 +256,14 @@ def compare_sizes(func: Any, written: Sizes) -> None:
             raise exc.InternalError(f"{func} without data turned a tensor of sizes {size} into {tuple(value.shape)}")
 
 
-def _ask(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
+def _ask(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any], dtype: torch.dtype | None = None
+) -> Exception | None:
+    """The exception that eager raises for a call; with a `dtype`, for tensors of that dtype in place of their own."""
     leaves = pytree.tree_leaves((args, kwargs))
     fakes = [t for t in leaves if isinstance(t, torch.Tensor)]
+    if not fakes and func not in _OF_NUMBERS:
+        return None  # it may make a tensor of any size
     if not all(is_plain(t) for t in fakes) or any(isinstance(n, _SYMBOLS) for n in leaves):
         return None
     sizes: dict[int, int] | None = None
@@ -210,10 +273,10 @@ def _ask(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | 
         sizes = shrunk(fakes)
     with no_dispatch(), torch._C._AutoDispatchBelowAutograd(), unnoticed(func):
         content, *others = contents(func)
-        first = _raised(func, args, kwargs, sizes, content)
+        first = _raised(func, args, kwargs, sizes, content, dtype)
         if first is None:
             return None
-        again = [_raised(func, args, kwargs, sizes, other) for other in others]
+        again = [_raised(func, args, kwargs, sizes, other, dtype) for other in others]
     return first if all(type(e) is type(first) and str(e) == str(first) for e in again) else None
 
 
@@ -234,28 +297,31 @@ def shrunk(fakes: Sequence[torch.Tensor]) -> dict[int, int]:
 
 
 def stand_ins(
-    args: Sequence[Any], kwargs: dict[str, Any], sizes: dict[int, int] | None, content: int
+    args: Sequence[Any], kwargs: dict[str, Any], sizes: dict[int, int] | None, content: int,
+    dtype: torch.dtype | None = None,
 ) -> tuple[Any, Any]:
     """The arguments with real tensors, all of whose elements are `content`, in place of the fake ones.
 
     Args:
         sizes: a map from sizes of fake tensors to those of stand-ins, which are then expanded from few elements; None:
             stand-ins have the same layouts.
+        dtype: the dtype of all stand-ins; None: each has its fake tensor's.
     """
     made: dict[int, torch.Tensor] = {}
 
     def stand_in(fake: torch.Tensor) -> torch.Tensor:
         if id(fake) not in made:
-            made[id(fake)] = _stand_in(fake, sizes, content)
+            made[id(fake)] = _stand_in(fake, sizes, content, dtype or fake.dtype)
         return made[id(fake)]
 
     return pytree.tree_map_only(torch.Tensor, stand_in, (tuple(args), kwargs))
 
 
 def _raised(
-    func: Any, args: Sequence[Any], kwargs: dict[str, Any], sizes: dict[int, int] | None, content: int
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any], sizes: dict[int, int] | None, content: int,
+    dtype: torch.dtype | None,
 ) -> Exception | None:
-    real_args, real_kwargs = stand_ins(args, kwargs, sizes, content)
+    real_args, real_kwargs = stand_ins(args, kwargs, sizes, content, dtype)
     try:
         func(*real_args, **real_kwargs)
     except Exception as error:
@@ -264,13 +330,15 @@ def _raised(
     return None
 
 
-def _stand_in(fake: torch.Tensor, sizes: dict[int, int] | None, content: int) -> torch.Tensor:
+def _stand_in(
+    fake: torch.Tensor, sizes: dict[int, int] | None, content: int, dtype: torch.dtype
+) -> torch.Tensor:
     if sizes is None:
-        flat = torch.full((storage_extent(fake.shape, fake.stride()),), content, dtype=fake.dtype)
+        flat = torch.full((storage_extent(fake.shape, fake.stride()),), content, dtype=dtype)
         return flat.as_strided(fake.shape, fake.stride())
     size = [sizes[n] for n in fake.shape]
     distinct = [1 if stride == 0 else n for n, stride in zip(size, fake.stride())]
-    return torch.full(distinct, content, dtype=fake.dtype).expand(size)
+    return torch.full(distinct, content, dtype=dtype).expand(size)
 
 
 def is_plain(value: torch.Tensor) -> bool:

@@ -9,8 +9,6 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from .. import exc, log
 from .._eval_frame import GuardedCode
 from .._guards import GuardProgram
@@ -19,14 +17,12 @@ from ..continuation.listings import side_by_side
 from ..continuation.origins import resume_label
 from ..guards import Guard, build_program
 from ..guards.memory import guard_memory
-from ..guards.source import Source
 from ..guards.tree import guard_tree
 from ..output.codegen import INPUTS, Plan
 from ..output.output_graph import OutputGraph
-from ..variables.numbers.scalars import ScalarVariable
 from .descriptions import place
 from .entry_record import EntryRecord
-from .finish import FrameExit, Graph
+from .finish import FrameExit, Graph, changed_and_others
 from .request import Frame, Settings
 
 
@@ -64,16 +60,8 @@ def make_entry(
 
 def _guard_aliases(output: OutputGraph) -> None:
     """Guards that mutated tensors, containers and objects alias the others exactly as they did while tracing."""
-    mutated = {id(t) for t in output.mutated_inputs()}
-    if mutated:
-        changed: list[tuple[Source, torch.Tensor]] = []
-        others: list[tuple[Source, torch.Tensor]] = []
-        for t in output.inputs:
-            if isinstance(t, ScalarVariable):
-                continue
-            if t.source is not None and t.value is not None and t.value.device.type != "meta":
-                (changed if id(t) in mutated else others).append((t.source, t.value))
-        guard_memory(output.guards, changed, others)
+    changed, others = ([(source, value) for source, _, value in part] for part in changed_and_others(output))
+    guard_memory(output.guards, changed, others)
     output.effects.guard_distinct(output.guards)
 
 

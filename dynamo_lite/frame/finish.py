@@ -15,7 +15,8 @@ from .._eval_frame import GuardedCode
 from ..continuation.deoptimize import may_raise
 from ..continuation.listings import layouts
 from ..continuation.places import BreakSite, break_site
-from ..guards.source import LocalSource
+from ..guards.memory import writes_are_hidden
+from ..guards.source import LocalSource, Source
 from ..interpreter.translator import StackMark, Translator
 from ..output.codegen import Plan
 from ..output.output_graph import OutputGraph
@@ -23,6 +24,7 @@ from ..variables.base import MISSING, LazyVariable, VariableTracker
 from ..variables.finalization import finalizables_in, held_by, is_pointed_at, may_be_finalized, points_weakly
 from ..variables.objects.classes import MadeClassVariable
 from ..variables.objects.weakrefs import WeakrefVariable
+from ..variables.tensors.tensor import TensorVariable
 from .descriptions import place
 from .entry_record import plain_entry
 from .request import Frame, Settings
@@ -156,6 +158,21 @@ def report_break(settings: Settings, end: FrameExit) -> None:
 
 
 # ---------------------------------------------------------------- the backend
+Outside = tuple[Source, torch.Tensor, torch.Tensor]  # a tensor from outside: where it is, its fake and its real tensor
+
+
+def changed_and_others(output: OutputGraph) -> tuple[list[Outside], list[Outside]]:
+    """The tensors from outside that the graph mutates, and those that it does not; none of them if it mutates none."""
+    mutated = {id(t) for t in output.mutated_inputs()}
+    changed: list[Outside] = []
+    others: list[Outside] = []
+    for t in output.inputs if mutated else ():
+        if isinstance(t, TensorVariable) and t.source is not None and t.value is not None and (
+                t.value.device.type != "meta"):
+            (changed if id(t) in mutated else others).append((t.source, t.fake, t.value))
+    return changed, others
+
+
 def compile_graph(settings: Settings, end: FrameExit, graph: Graph) -> Compiled | None:
     """The graph compiled by the backend; None if there is no graph."""
     module = graph.module
@@ -168,6 +185,8 @@ def compile_graph(settings: Settings, end: FrameExit, graph: Graph) -> Compiled 
         log.artifact("graph_code").debug("nodes of the graph of %s\n%s", name, layouts(module))
     if settings.on_graph is not None:
         settings.on_graph(module)
+    changed, others = ([(fake, value) for _, fake, value in part] for part in changed_and_others(end.trace.output))
+    module.meta["hidden_writes"] = writes_are_hidden(changed, others)
     with log.phase("backend"):
         run = settings.compile_graph(module, [t.fake for t in graph.inputs])
     module.meta["generated_code"] = getattr(run, "generated_code", ())

@@ -6,6 +6,7 @@ inputs as when the graph was captured.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -36,7 +37,24 @@ def guard_memory(guards: GuardSet, changed: Sequence[Input], others: Sequence[In
         _apart(guards, [(source, tensor)], apart)
 
 
-def _any_overlap(changed: Sequence[Input], others: Sequence[Input]) -> bool:
+def writes_are_hidden(
+    changed: Sequence[tuple[torch.Tensor, torch.Tensor]], others: Sequence[tuple[torch.Tensor, torch.Tensor]]
+) -> bool:
+    """Whether the graph mutates memory of another input without the fake tensors showing it: the tensors have different
+    dtypes, or storages of their own (two made of one array).
+
+    Args:
+        changed: the fake and the real tensor of each input that the graph mutates.
+        others: the same of the other inputs.
+    """
+    if not _any_overlap(changed, others):
+        return False
+    return any(
+        fake.untyped_storage()._cdata != other_fake.untyped_storage()._cdata and overlap_on_device(tensor, other)
+        for i, (fake, tensor) in enumerate(changed) for other_fake, other in [*changed[:i], *others])
+
+
+def _any_overlap(changed: Sequence[tuple[Any, torch.Tensor]], others: Sequence[tuple[Any, torch.Tensor]]) -> bool:
     """Whether one of the mutated tensors overlaps another tensor. Found by sorting all tensors by address and sweeping
     over them once."""
     spans = [(*_span(tensor), at < len(changed)) for at, (_, tensor) in enumerate([*changed, *others])]

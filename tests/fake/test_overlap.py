@@ -158,3 +158,25 @@ def test_what_is_apart_is_one_graph_for_all_sizes(f):
         x = torch.randn(size)
         assert str(outcome(compiled, x)) == str(outcome(f, x))
     assert dynamo_lite.metrics()["graphs"] == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("program", [
+    lambda x: x.add_(x[0]), lambda x: x.mul_(x.view(-1)), lambda x: x.add_(x[:]), lambda x: x.unsqueeze(0).add_(x),
+    lambda x: torch.sin(x[0], out=x),
+])
+def test_equal_memory_of_other_dimensions(program, dynamic, backend):
+    """Eager refuses operands of the same elements unless their dimensions and strides are the same, too."""
+    dynamo_lite.reset()
+    compiled = dynamo_lite.compile(program, backend=backend, dynamic=dynamic)
+    for rows in (1, 3, 1, 2):
+        seen = []
+        for function in (program, compiled):
+            x = torch.arange(1.0, 1 + 4 * rows).view(rows, 4)
+            try:
+                made = function(x).tolist()
+            except RuntimeError as error:
+                made = str(error)
+            seen.append((made, x.tolist()))
+        assert seen[0] == seen[1]

@@ -197,3 +197,71 @@ def test_resampling_to_or_from_nothing(mode, size):
         with fakes:
             error = raised(torch.nn.functional.interpolate, (fakes.from_tensor(x), wanted), {"mode": mode})
         assert str(error) == str(raised(torch.nn.functional.interpolate, (x, wanted), {"mode": mode})), (given, wanted)
+
+
+# Operations that eager refuses for dtypes or numbers, while metadata rules accept them.
+REFUSED_TYPES = {
+    "bool number": lambda x: x - True,
+    "bool number first": lambda x: True - x,
+    "bool tensor": lambda x: x - (x > 0),
+    "negative power": lambda x: x.long() ** -1,
+    "too large": lambda x: x.to(torch.uint8).clamp_max(300),
+    "too large to choose": lambda x: torch.where(x > 0, x.to(torch.uint8), 300),
+    "too large to fill": lambda x: x.to(torch.uint8).masked_fill(x > 0, 300),
+    "too large to fill in place": lambda x: x.to(torch.uint8).fill_(300),
+    "infinite whole": lambda x: torch.full((3,), float("-inf"), dtype=torch.int64),
+    "complex number": lambda x: x < 1j,
+    "complex remainder": lambda x: x % 1j,
+    "complex sign": lambda x: torch.sign(x + 1j),
+    "complex maximum": lambda x: torch.relu(x.to(torch.complex64)),
+    "relu of bool": lambda x: torch.relu(x > 0),
+    "argmax of bool": lambda x: (x > 0).argmax(),
+    "bool sums": lambda x: x.cumsum(0, dtype=torch.bool),
+    "parts": lambda x: torch.polar(x.bfloat16(), x.bfloat16()),
+    "outside of memory": lambda x: torch.as_strided_scatter(x, torch.ones(2, 2), (2, 2), (200, 200)),
+    "copy from outside": lambda x: torch.as_strided_copy(x, (2, 2), (200, 200)),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("name", REFUSED_TYPES)
+def test_effects_before_a_refused_type_or_number(name, backend):
+    """The graph has written to a tensor by then, so the frame could not run again: the operation must not be in it."""
+    def program(x, written, log):
+        written.add_(1)
+        log.append("before")
+        return REFUSED_TYPES[name](x)
+
+    seen = []
+    for function in (program, dynamo_lite.compile(program, backend=backend)):
+        for size in (3, 4):
+            written, log = torch.zeros(2), []
+            error = raised(function, (torch.ones(size), written, log), {})
+            seen.append((type(error), str(error).replace("\n", " "), written.tolist(), log))
+    assert seen[0][0] is not type(None) and seen[:2] == seen[2:]
+
+
+def test_a_refused_number_is_no_answer_for_others():
+    def program(x, exponent):
+        return x ** exponent, x - exponent
+
+    compiled = dynamo_lite.compile(program, backend="eager")
+    x = torch.tensor([2, 3])
+    for exponent in (-1, 2, -2, 3, True, 1):
+        expected, got = raised(program, (x, exponent), {}), raised(compiled, (x, exponent), {})
+        assert type(got) is type(expected) and str(got) == str(expected)
+        if expected is None:
+            assert [y.tolist() for y in compiled(x, exponent)] == [y.tolist() for y in program(x, exponent)]
+
+
+def test_wrong_sizes_are_no_answer_about_types():
+    def program(x):
+        x @ x
+        return x.new_zeros(2).cumsum(1)  # raises, too: the product's exception comes first
+
+    compiled = dynamo_lite.compile(program, backend="eager")
+    for rows in (5, 4, 4):
+        x = torch.ones(rows, 4, dtype=torch.bool)
+        expected, got = raised(program, (x,), {}), raised(compiled, (x,), {})
+        assert type(got) is type(expected) and str(got) == str(expected)
