@@ -16,6 +16,7 @@ import argparse
 import hashlib
 import importlib
 import linecache
+import math
 import os
 import pathlib
 import re
@@ -72,7 +73,27 @@ def programs() -> dict[str, tuple[Any, tuple[torch.Tensor, ...]]]:
         "dropout": (lambda x: torch.native_dropout(x * 2, 0.1, True), (x.bfloat16(),)),
         "step": (step, (torch.randn(32, 64), torch.randint(0, 10, (32,)))),
         **products(),
+        **attention(),
     }
+
+
+def attention() -> dict[str, tuple[Any, tuple[torch.Tensor, ...]]]:
+    """Attention written out, in three dtypes and for narrow and wide heads, and with masks."""
+    def causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        allowed = torch.arange(q.size(-2), device=q.device)[:, None] >= torch.arange(k.size(-2), device=q.device)
+        scores = (q.float() @ k.float().transpose(-1, -2)) * q.size(-1) ** -0.5
+        return torch.where(allowed, scores, -math.inf).softmax(-1).to(q.dtype) @ v
+
+    def biased(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return ((q @ k.transpose(-1, -2)) * 0.125 + bias).softmax(-1) @ v
+
+    out: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {}
+    for name, dtype in (("single", torch.float32), ("half", torch.float16), ("bfloat", torch.bfloat16)):
+        for width in (64, 80, 128, 256):
+            q, k, v = (torch.randn(2, 3, 300, width, dtype=dtype) for _ in range(3))
+            out[f"causal_{name}_{width}"] = causal, (q, k, v)
+            out[f"biased_{name}_{width}"] = biased, (q, k, v, torch.randn(300, 300, dtype=dtype))
+    return out
 
 
 def products() -> dict[str, tuple[Any, tuple[torch.Tensor, ...]]]:

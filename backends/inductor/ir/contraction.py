@@ -30,6 +30,9 @@ CHAIN_DEPTH = 256
 BLOCK = 48
 # Largest number of lines of a tile.
 MAX_LINES = 64
+# Largest depth of the first product of attention, and width of the second one, whose operands a program on a GPU holds
+# in registers or in shared memory: heads of more than 256 are not in use.
+MAX_HEAD = 256
 # In ``depthwise.cpp``: the rows of results that are held in registers, and the width of the widest kernel.
 ROWS_AT_ONCE, MAX_KERNEL_WIDTH = 7, 256
 

@@ -90,6 +90,8 @@ class Abilities:
             arranged; None: the target reads blocks of rows, so they need no arrangement.
         few: the largest number of terms for which a reduction or a sum of products becomes a chain of operations
             instead of a loop; 0: none does.
+        online_softmax: whether a kernel computes two products with softmax between them without scores in memory; such
+            products are then not left to the library.
     """
 
     library: Set[Any] = frozenset()
@@ -103,6 +105,7 @@ class Abilities:
     near: int | None = None
     random: bool = False
     few: int = 0
+    online_softmax: bool = False
 
 
 ALL = Abilities()

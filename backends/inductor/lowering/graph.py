@@ -27,6 +27,7 @@ from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.lowering.abilities import ALL, Abilities
+from dynamo_lite.backends.inductor.lowering.attention import attention_products
 from dynamo_lite.backends.inductor.lowering.few_elements import chained
 from dynamo_lite.backends.inductor.lowering.index_checks import check_rest
 from dynamo_lite.backends.inductor.lowering.layouts import is_dense, is_separate, same_layout, same_strides, strides_of
@@ -83,12 +84,15 @@ class GraphLowering:
         self._shared: dict[str, str] = {}  # from a buffer that is read as another dtype to the one with its memory
         self._uses: dict[torch.fx.Node, Uses] = {}
         self._faults: list[tuple[type[Exception], str]] = []
+        self._attention: set[torch.fx.Node] = set()  # products that are not left to the library
         self.products: set[str] = set()  # buffers that product templates write
         self.in_planes: set[str] = set()  # buffers laid out in planes, unlike eager's tensors: see ``planes``
         self.checked: list[Node] = []  # "bounded" nodes, each of which has to be computed in all its iterations
 
     # ------------------------------------------------------------ the walk
     def run(self) -> LoweredGraph:
+        if self.abilities.online_softmax:
+            self._attention = attention_products(self.graph, self.has_lowering)
         self._uses = find_uses(self.graph, self.has_lowering, self.abilities.few)
         outputs: tuple[Union[str, prog.Literal], ...] = ()
         for node in self.graph.nodes:
@@ -118,7 +122,7 @@ class GraphLowering:
 
     def has_lowering(self, node: torch.fx.Node) -> bool:
         """Whether generated code computes a node: it has a lowering, eager accepts it, loops can handle its tensors."""
-        if node.target not in LOWERINGS or node.target in self.abilities.library:
+        if node.target not in LOWERINGS or node.target in self.abilities.library and node not in self._attention:
             return False
         if LOWERINGS[node.target].random and not self.abilities.random:
             return False

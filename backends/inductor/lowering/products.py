@@ -15,6 +15,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.lowering.formulas import like
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
@@ -246,15 +247,28 @@ def linear(g: GraphLowering, input: TensorValue, weight: TensorValue, bias: Tens
 
 @register_lowering(aten.mm.default)
 def mm(g: GraphLowering, self: TensorValue, mat2: TensorValue) -> Any:
-    out = product(g, self, mat2, 0)
+    out = product(g, *_narrowed(g, self, mat2), 0)
     return NotImplemented if out is None else rounded(g, out, self.dtype)
 
 
 @register_lowering(aten.bmm.default)
 def bmm(g: GraphLowering, self: TensorValue, mat2: TensorValue) -> Any:
-    shared = _of_all(g, self, mat2) if suits(g, self, mat2) else None
-    out = product(g, self, mat2, 1) if shared is None else product(g, self, shared, 0)
+    x, y = _narrowed(g, self, mat2)
+    shared = _of_all(g, x, y) if suits(g, x, y) else None
+    out = product(g, x, y, 1) if shared is None else product(g, x, shared, 0)
     return NotImplemented if out is None else rounded(g, out, self.dtype)
+
+
+def _narrowed(g: GraphLowering, x: TensorValue, y: TensorValue) -> tuple[TensorValue, TensorValue]:
+    """Two operands of a product before their conversion from 16-bit floats to float32, if both have one and the
+    template takes such operands: their products are exact in float32, in which it accumulates."""
+    both = []
+    for operand in (x, y):
+        node = operand.node
+        if node.op != "cast" or operand.dtype is not torch.float32 or node.args[0].dtype not in HALF:
+            return x, y
+        both.append(TensorValue(operand.shape, node.args[0].dtype, node.args[0], operand.stride, operand.device))
+    return (both[0], both[1]) if suits(g, *both) else (x, y)
 
 
 def _of_all(g: GraphLowering, x: TensorValue, y: TensorValue) -> TensorValue | None:

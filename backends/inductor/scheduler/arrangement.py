@@ -24,7 +24,7 @@ from dynamo_lite.backends.inductor.scheduler.loop_transforms import (
     transform_scan_loops,
 )
 from dynamo_lite.backends.inductor.scheduler.repeated_passes import stays_near
-from dynamo_lite.backends.inductor.scheduler.row_blocks import fuse_row_blocks
+from dynamo_lite.backends.inductor.scheduler.row_blocks import fuse_online, fuse_row_blocks
 from dynamo_lite.backends.inductor.scheduler.space import Sizes
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
@@ -79,7 +79,7 @@ def _always(*args: object) -> bool:
     return True
 
 
-BLOCKS = Arrangement(flatten_loops, flatten_loops, tiles_of_blocks, _always, _always, 4096, 0)
+BLOCKS = Arrangement(flatten_loops, flatten_loops, tiles_of_blocks, _always, _always, 4096, 0, fuse_online)
 """The arrangement for Triton: blocks of iterations run in parallel. A block holds a row of up to 4,096 elements in
 registers: 16 values in each of 256 threads, of the 255 that the registers of a thread can hold."""
 BLOCKS_OR_LIBRARY = dataclasses.replace(BLOCKS, product_loops=tiles_or_library)

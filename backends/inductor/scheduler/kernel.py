@@ -163,18 +163,41 @@ BLOCK = frozenset(str(x) for x in (BATCH, FIRST_ROW, FIRST_COLUMN, ROWS, COLUMNS
 
 
 @dataclasses.dataclass(slots=True)
+class OnlineSoftmax:
+    """Softmax of rows of scores, see ``online_softmax``. In its nodes, an "acc" with the first product's name stands
+    for the product, the others for reductions of rows.
+
+    Attributes:
+        largest, total: the largest score, and the sum of exponentials of scores minus that.
+        others: further reductions of scores.
+        empty: conditions of rows whose weights are 0.
+        stores: what is stored for each row.
+        values: the second factor of the last product.
+    """
+
+    largest: Accumulate
+    total: Accumulate
+    others: list[Accumulate]
+    empty: list[Node]
+    stores: list[Store]
+    values: Node
+
+
+@dataclasses.dataclass(slots=True)
 class RowBlocks:
     """How a kernel runs several kernels, its parts, in turn on one block of rows after the other (``row_blocks``).
 
     Attributes:
         parts: the kernels in order; the symbols ``BLOCK`` are the sizes and the place of the block.
+        sizes: those of the batch, the rows and the columns.
+        depth, width: the depth of the first product, and the number of columns of the last one.
+        local: buffers of a block only; ``columns`` elements lie between one row and the next.
+        online: what the parts compute, if they are to be computed column by column. The rest is for a target that has
+            the parts computed one after the other:
         counts: the kernel that tests whether any of the block's elements in a range of columns counts; columns at
             either end without such elements are left out. None: all columns are computed.
         bounded: operands, for the batch ``BATCH``, whose elements must be smaller than a limit in magnitude if columns
             are to be left out: the operand, its number of lines, its depth, the limit. None without ``counts``.
-        sizes: those of the batch, the rows and the columns.
-        depth, width: the depth of the first product, and the number of columns of the last one.
-        local: buffers of a block only; ``columns`` elements lie between one row and the next.
         takeovers: for local buffers that are in the memory of another one, that one.
         workspaces: of the parts' products, in elements for each thread.
         slots: the largest number of threads that can take part.
@@ -184,19 +207,20 @@ class RowBlocks:
     """
 
     parts: list[Kernel]
-    counts: Kernel | None
-    bounded: list[tuple[Matrix, ix.Index, ix.Index, float]]
     sizes: tuple[ix.Index, ix.Index, ix.Index]
     depth: ix.Index
     width: ix.Index
     local: dict[str, Buffer]
-    takeovers: dict[str, str]
-    workspaces: dict[str, ix.Index]
-    slots: int
-    near: int
-    least: int
-    most: int
-    blocks: int
+    online: OnlineSoftmax | None = None
+    counts: Kernel | None = None
+    bounded: list[tuple[Matrix, ix.Index, ix.Index, float]] = dataclasses.field(default_factory=list)
+    takeovers: dict[str, str] = dataclasses.field(default_factory=dict)
+    workspaces: dict[str, ix.Index] = dataclasses.field(default_factory=dict)
+    slots: int = 1
+    near: int = 0
+    least: int = 0
+    most: int = 0
+    blocks: int = 0
     room: str = ""
 
     @property

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ import torch
 from dynamo_lite.backends.aot import passes
 from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches, volume
+from dynamo_lite.backends.inductor.ir.contraction import MAX_HEAD, Contraction, Matrix, Patches, volume
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.scheduler.kernel import (
@@ -40,6 +40,7 @@ from dynamo_lite.backends.inductor.scheduler.kernel import (
     Tiles,
 )
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import rewrite
+from dynamo_lite.backends.inductor.scheduler.online_softmax import online_softmax
 from dynamo_lite.backends.inductor.scheduler.skipped import loaded_mask, may_skip, stored_mask
 from dynamo_lite.backends.inductor.scheduler.threads import share_later
 from dynamo_lite.backends.inductor.target_info import TargetInfo
@@ -67,11 +68,28 @@ def fuse_row_blocks(
         inputs: names of the graph's inputs.
         buffers: all buffers; those of workspaces are added.
     """
+    def pays(first: Contraction, last: Contraction) -> bool:
+        return not _is_small(first, info) and _has_more_scores(first, last)
+
+    return _fused(steps, kept, inputs, pays, lambda chain: _Blocks(builder, chain, buffers, threads, info))
+
+
+def fuse_online(
+    builder: Builder, steps: Sequence[Step], kept: frozenset[str], inputs: frozenset[str], buffers: dict[str, Buffer]
+) -> list[Step]:
+    """The same for a target whose kernels hold a block of scores in registers: chains that are an ``OnlineSoftmax``."""
+    return _fused(steps, kept, inputs, lambda first, last: True, lambda chain: _Online(builder, chain, buffers))
+
+
+def _fused(
+    steps: Sequence[Step], kept: frozenset[str], inputs: frozenset[str],
+    pays: Callable[[Contraction, Contraction], bool], blocks_of: Callable[[Sequence[Kernel]], _Blocks],
+) -> list[Step]:
     out = list(steps)
     at = 0
     while at < len(out):
-        chain = _chain_from(out, at, kept, inputs, info)
-        made = chain and _Blocks(builder, [out[k] for k in chain], buffers, threads, info).kernel(
+        chain = _chain_from(out, at, inputs, pays)
+        made = chain and blocks_of([out[k] for k in chain]).kernel(
             kept | _read_by(s for k, s in enumerate(out) if k not in chain))
         if chain and made:
             out[chain[-1]] = made
@@ -84,16 +102,17 @@ def fuse_row_blocks(
 
 # ---------------------------------------------------------------- finding chains
 def _chain_from(
-    steps: Sequence[Step], at: int, kept: frozenset[str], inputs: frozenset[str], info: TargetInfo
+    steps: Sequence[Step], at: int, inputs: frozenset[str], pays: Callable[[Contraction, Contraction], bool]
 ) -> list[int]:
-    """The positions of the kernels of a chain that begins at a step; none if there is no chain, or if it would gain
-    nothing from blocks of rows."""
+    """The positions of the kernels of a chain that begins at a step; none if there is no chain.
+
+    Args:
+        pays: whether blocks of rows pay for a chain with this first and this last product.
+    """
     first = steps[at]
-    if not _is_product(first) or len(first.outputs) != 2:
+    if not _is_product(first) or len([n for n in first.outputs if n != first.tiles.workspace]) != 1:
         return []
     contraction = first.tiles.contraction
-    if _is_small(contraction, info):
-        return []
     inside, found = {first.outputs[0]}, [at]
     for k in range(at + 1, len(steps)):
         step = steps[k]
@@ -109,7 +128,7 @@ def _chain_from(
             last = _is_product(step) and len(found) > 2 and step.tiles.contraction.left.buffer in inside
             if not last or reads & inside != {step.tiles.contraction.left.buffer}:
                 return []
-            return found if _has_more_scores(contraction, step.tiles.contraction) else []
+            return found if pays(contraction, step.tiles.contraction) else []
         if not _is_of_rows(step):
             return []
         inside.update(step.outputs)
@@ -173,7 +192,8 @@ class _Blocks:
     """
 
     def __init__(
-        self, builder: Builder, chain: Sequence[Kernel], buffers: dict[str, Buffer], threads: int, info: TargetInfo
+        self, builder: Builder, chain: Sequence[Kernel], buffers: dict[str, Buffer], threads: int = 1,
+        info: TargetInfo | None = None,
     ):
         self.builder, self.chain, self.buffers = builder, chain, buffers
         self.threads, self.info = threads, info
@@ -210,27 +230,36 @@ class _Blocks:
         whole = [part for part in parts if part is not None]
         if len(whole) < len(parts):
             return None
-        counts, bounded = self._counts(scores, weights) or (None, [])
-        return self._joined(RowBlocks(
-            whole, counts, bounded, (self.batches, self.rows, self.columns), product.depth, volume(final.columns),
-            self.local, self._takeovers(whole), self.workspaces, self.threads, self.info.own_cache // 2, LEAST_ROWS,
-            MOST_ROWS, MIN_BLOCKS))
+        sizes = (self.batches, self.rows, self.columns)
+        return self._around(whole, RowBlocks(whole, sizes, product.depth, volume(final.columns), self.local))
+
+    def _around(self, parts: list[Kernel], blocks: RowBlocks) -> Kernel | None:
+        """The kernel around the parts."""
+        assert self.info is not None
+        blocks.counts, blocks.bounded = self._counts(parts) or (None, [])
+        blocks.takeovers, blocks.workspaces, blocks.slots = self._takeovers(parts), self.workspaces, self.threads
+        blocks.near, blocks.least, blocks.most = self.info.own_cache // 2, LEAST_ROWS, MOST_ROWS
+        blocks.blocks = MIN_BLOCKS
+        blocks.room = f"workspace{len(self.buffers)}"
+        room = Buffer(blocks.room, (ix.mul(blocks.slot(), self.threads),), (1,), torch.float32)
+        self.buffers[blocks.room] = room
+        kernel = self._joined(blocks)
+        kernel.buffers[blocks.room] = room
+        kernel.outputs = (*kernel.outputs, blocks.room)
+        return kernel
 
     def _workspace(self, kernel: Kernel) -> str:
         return kernel.tiles.workspace if kernel.tiles is not None else ""
 
     def _joined(self, blocks: RowBlocks) -> Kernel:
-        """The kernel around the parts."""
-        room = f"workspace{len(self.buffers)}"
+        """The kernel of the parts, without a workspace."""
         every = [*blocks.parts, *([blocks.counts] if blocks.counts else [])]
         inside = {*self.local, *self.workspaces, FLAG}
         outputs = tuple(dict.fromkeys(n for part in every for n in part.outputs if n not in inside))
         names = dict.fromkeys(n for part in every for n in part.buffers if n not in inside and n not in outputs)
-        blocks.room = room
-        buffer = self.buffers[room] = Buffer(room, (ix.mul(blocks.slot(), self.threads),), (1,), torch.float32)
         origin = tuple(dict.fromkeys(o for kernel in self.chain for o in kernel.origin))
-        arguments = {n: self.buffers[n] for n in (*names, *outputs)} | {room: buffer}
-        return Kernel((), [], False, arguments, (*outputs, room), {}, origin, blocks=blocks)
+        arguments = {n: self.buffers[n] for n in (*names, *outputs)}
+        return Kernel((), [], False, arguments, outputs, {}, origin, blocks=blocks)
 
     def _scores(self, kernel: Kernel) -> Kernel | None:
         """The part that computes the scores of a block."""
@@ -285,10 +314,11 @@ class _Blocks:
         if places is None:
             return None
         mapping = {**places, **(further or {})}
-        sharing = share_later(block, bound, self.info)
         part = self._part(kernel, mapping)
+        sharing = None if self.info is None else share_later(block, bound, self.info)
         if part is not None:
-            self.workspaces[name] = sharing.slot
+            if sharing is not None:
+                self.workspaces[name] = sharing.slot
             part.tiles = Tiles(block, None, self.line, next(iter(ix.free_vars(lane))), name, sharing)
         return part
 
@@ -318,10 +348,11 @@ class _Blocks:
         return {**dict(zip(others, before)), v: ix.add(ix.mul(own, self.rows), self.row),
                 **dict.fromkeys(inner, self.column)}
 
-    def _counts(self, scores: str, weights: str) -> tuple[Kernel, list[Bounded]] | None:
+    def _counts(self, parts: Sequence[Kernel]) -> tuple[Kernel, list[Bounded]] | None:
         """The kernel that tests whether any element of a range of columns counts, in any row of the block, and the
         operands whose elements must be bounded if not; None if all columns have to be computed."""
         first, *between, last = self.chain
+        scores, weights = first.outputs[0], self._tiles(last).contraction.left.buffer
         masked = stored_mask(first, scores)
         if masked is not None:
             own, places = first, self._places_of_product(first, self.column)
@@ -422,6 +453,17 @@ def _unflattened(flat: ix.Index, sizes: Sequence[ix.Index]) -> tuple[ix.Index, .
         first = all(n == 1 for n in sizes[:at])
         out.append(0 if size == 1 else part if first else ix.mod(part, size))
     return tuple(out)
+
+
+class _Online(_Blocks):
+    """Turns a chain that is an ``OnlineSoftmax`` into one kernel, which needs no memory for a block."""
+
+    def _around(self, parts: list[Kernel], blocks: RowBlocks) -> Kernel | None:
+        depth, width = blocks.depth, blocks.width
+        if not isinstance(depth, int) or not isinstance(width, int) or max(depth, width) > MAX_HEAD:
+            return None
+        blocks.online = online_softmax(self.builder, parts, self.local)
+        return None if blocks.online is None else self._joined(blocks)
 
 
 FLAG = "counts"

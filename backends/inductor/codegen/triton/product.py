@@ -119,36 +119,37 @@ class ProductKernel(TritonKernel):
             if self._mask(k, name, self.blocks.depth):
                 body.line(f"{name}_mask = {name} < {index_text(k.size, {}, str)}")
         self._axes(body, tiles.line, k, "YBLOCK", "KBLOCK", k=k)
-        left = self._operand(body, a, 1)
+        left = operand(body, a, 1, self.gpu)
         self._axes(body, k, tiles.lane, "KBLOCK", "XBLOCK", k=k)
-        right = self._operand(body, b, 0)
-        half = _narrow(a).dtype in HALF
+        right = operand(body, b, 0, self.gpu)
+        half = narrow(a).dtype in HALF
         given = "" if half and self.gpu else f', input_precision="{precision}"'
         body.line(f"sums = tl.dot({left}, {right}, sums{given})")
         body.indent -= 1
 
-    def _operand(self, body: Body, node: Node, depth: int) -> str:
-        """The text of a piece of an operand, zero beyond the ends; ``depth`` is the axis that is summed over."""
-        narrow = _narrow(node)
-        # The interpreter has no products of bfloat16. Products of the same values in float32 are equal.
-        half = narrow.dtype in HALF and self.gpu
-        body.prepare([narrow])
-        if narrow.op == "load":
-            value = body.loaded(narrow) if half else body.value(narrow)
-            text = value.text
-        else:
-            value = body.value(narrow)
-            text = f"{value.text}.to({MEMORY[narrow.dtype]})" if half else value.text
-            mask = body.axes[depth].mask
-            if mask:
-                text = f"tl.where({mask}, {text}, 0.0)"
-                value = Value(text, value.axes | {depth})
-        if value.axes != _BOTH:
-            text = f"tl.broadcast_to({text}, {body.shape(_BOTH)})"
-        return text
+
+def operand(body: Body, node: Node, depth: int, gpu: bool) -> str:
+    """The text of a block of a product's operand, zero beyond the ends; ``depth`` is the axis that is summed over."""
+    inner = narrow(node)
+    # The interpreter has no products of bfloat16. Products of the same values in float32 are equal.
+    half = inner.dtype in HALF and gpu
+    body.prepare([inner])
+    if inner.op == "load":
+        value = body.loaded(inner) if half else body.value(inner)
+        text = value.text
+    else:
+        value = body.value(inner)
+        text = f"{value.text}.to({MEMORY[inner.dtype]})" if half else value.text
+        mask = body.axes[depth].mask
+        if mask:
+            text = f"tl.where({mask}, {text}, 0.0)"
+            value = Value(text, value.axes | {depth})
+    if value.axes != _BOTH:
+        text = f"tl.broadcast_to({text}, {body.shape(_BOTH)})"
+    return text
 
 
-def _narrow(node: Node) -> Node:
+def narrow(node: Node) -> Node:
     """The operand without its conversion to the accumulators' type."""
     if node.op == "cast" and node.args[0].dtype in HALF:
         return node.args[0]

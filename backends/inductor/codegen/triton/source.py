@@ -18,6 +18,7 @@ from dynamo_lite.backends.inductor.codegen.triton.helpers import HEAD, LIBDEVICE
 from dynamo_lite.backends.inductor.codegen.triton.kernel import TritonKernel, Written
 from dynamo_lite.backends.inductor.codegen.triton.library_product import LibraryProductKernel
 from dynamo_lite.backends.inductor.codegen.triton.product import ProductKernel
+from dynamo_lite.backends.inductor.codegen.triton.row_blocks import RowBlocksKernel
 from dynamo_lite.backends.inductor.codegen.triton.tuning import FORM
 from dynamo_lite.backends.inductor.gpu_info import TYPICAL, GpuInfo
 from dynamo_lite.backends.inductor.ir.contraction import volume
@@ -83,6 +84,8 @@ def _digest(forms: tuple[Written, ...]) -> str:
 
 def _writers(kernel: Kernel, gpu: bool, tuning: Tuning, info: GpuInfo, precision: str) -> list[TritonKernel]:
     """The writers of a kernel's competing forms, the default form first. Kernels for the interpreter have one form."""
+    if kernel.blocks is not None:
+        return [RowBlocksKernel(kernel, gpu, info, precision)]
     if kernel.tiles is not None:
         return _product_writers(kernel, gpu, tuning, info, precision)
     plain = not any(s.ordered or s.check or s.scan for s in kernel.stages)

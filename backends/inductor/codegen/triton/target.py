@@ -66,11 +66,11 @@ def triton_target(gpu: bool, tuning: Tuning, info: GpuInfo = TYPICAL) -> Target:
     write = functools.partial(_write, gpu=gpu, tuning=tuning, info=info)
     arrangement = BLOCKS_OR_LIBRARY if gpu and tuning.products == "measured" else BLOCKS
     if not gpu:
-        abilities = Abilities(library, computes=computes, products=_IN_BLOCKS)
+        abilities = Abilities(library, computes=computes, products=_IN_BLOCKS, online_softmax=True)
         return Target("triton", arrangement, write, abilities, launches=True)
     leaves = functools.partial(_leaves, info=info)
     abilities = Abilities(library | _JOINING, leaves, computes_on_gpu, "cuda", info, _IN_BLOCKS,
-                          random=tuning.random == "kernels")
+                          random=tuning.random == "kernels", online_softmax=tuning.products != "library")
     return Target("cuda", arrangement, write, abilities, reports=False, launches=True)
 
 
