@@ -133,7 +133,8 @@ def one_block(query: Tensor, key: Tensor) -> Any:
     ones = torch.ones(1, 1, 1, dtype=torch.int32, device=query.device)
     zeros = torch.zeros(1, 1, 1, 1, dtype=torch.int32, device=query.device)
     size = of_torch._LARGE_SPARSE_BLOCK_SIZE
-    return of_torch.BlockMask((1, 1), ones, zeros, None, None, None, None, None, None, (size, size))
+    return of_torch.BlockMask(
+        (1, 1), ones, zeros, None, None, None, None, None, None, (size, size), of_torch.noop_mask)
 
 
 @contextlib.contextmanager
