@@ -45,7 +45,7 @@ def check_kernel(kernel: Kernel) -> None:
 
 def _check(kernel: Kernel) -> None:
     if kernel.blocks is not None:
-        for part in (*kernel.blocks.parts, *([] if kernel.blocks.counts is None else [kernel.blocks.counts])):
+        for part in kernel.blocks.kernels():
             _check(part)
         return
     made: set[str] = set()

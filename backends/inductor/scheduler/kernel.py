@@ -223,6 +223,10 @@ class RowBlocks:
     blocks: int = 0
     room: str = ""
 
+    def kernels(self) -> list[Kernel]:
+        """The parts, and ``counts`` behind them if there is one."""
+        return [*self.parts, *([] if self.counts is None else [self.counts])]
+
     @property
     def row_bytes(self) -> ix.Index:
         """Bytes of a row of all local buffers."""
@@ -314,8 +318,7 @@ class Kernel:
 
     @staticmethod
     def _symbols_of_blocks(blocks: RowBlocks) -> tuple[str, ...]:
-        parts = [*blocks.parts, *([] if blocks.counts is None else [blocks.counts])]
-        inside = {name for part in parts for name in part.symbols()} - BLOCK
+        inside = {name for part in blocks.kernels() for name in part.symbols()} - BLOCK
         own = {a.name for x in blocks.indices() for a in ix.atoms_of(x) if isinstance(a, ix.Sym)}
         return tuple(sorted(inside | own))
 
@@ -329,8 +332,8 @@ class Kernel:
         where = "outer" if self.vector_outer else "inner"
         lines = [f"kernel over {outer or 'nothing'}; vector {where}; {'; '.join(self.origin)}"]
         if self.blocks is not None:
-            parts = [*([] if self.blocks.counts is None else [self.blocks.counts]), *self.blocks.parts]
-            return "\n".join([f"kernel of blocks of rows of {self.blocks.sizes}", *(part.describe() for part in parts)])
+            parts = [part.describe() for part in self.blocks.kernels()]
+            return "\n".join([f"kernel of blocks of rows of {self.blocks.sizes}", *parts])
         for stage in self.stages:
             lines.append("  stage " + ", ".join(f"{v}<{v.size}" for v in stage.inner))
             for s in stage.statements:

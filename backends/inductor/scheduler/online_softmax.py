@@ -71,6 +71,7 @@ def _matched(
     if total.kind != "sum" or largest is None:
         return None
     empty: list[Node] = []
+    divided = False
     while weight is not e:
         if weight.op == "cast" and (weight.dtype in HALF or weight.args[0].dtype in HALF):
             weight = weight.args[0]  # rounding to 16 bits, which the product's operands are rounded to anyway
@@ -78,11 +79,13 @@ def _matched(
             empty.append(weight.args[0])
             weight = weight.args[2]
         elif weight.op == "div" and weight.args[1].op == "acc" and weight.args[1].attr == total.acc:
-            weight = weight.args[0]
+            weight, divided = weight.args[0], True
             if weight is not e:
                 return None
         else:
             return None
+    if not divided:
+        return None
     rows = {n.attr for condition in empty for n in walk((condition,)) if n.op in ("acc", "load")}
     if not rows <= {a.acc for a in plain}:
         return None

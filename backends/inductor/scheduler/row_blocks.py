@@ -7,24 +7,23 @@ cache. Each of these kernels becomes a *part*: a kernel whose batch, rows and co
 the code around the parts has variables. Where a condition says which scores count (``skipped``), only the range of
 columns that contains them is computed.
 
-Invariant: a part computes what the kernel that it was made from computes, for the rows and columns of its symbols; no
-result depends on the number of rows of a block.
+Invariant: a part computes what the kernel that it was made from computes, for the rows and columns of its symbols. The
+rows of a block follow from sizes and caches, not from the number of threads, as the last bits of results may depend on
+which columns are left out.
 """
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from dynamo_lite.backends.aot import passes
-from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.contraction import MAX_HEAD, Contraction, Matrix, Patches, volume
+from dynamo_lite.backends.inductor.ir.contraction import MAX_HEAD, Contraction, Matrix, volume
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
+from dynamo_lite.backends.inductor.scheduler.chains import Step, chain_from, has_more_scores, is_small, read_by
 from dynamo_lite.backends.inductor.scheduler.kernel import (
     BATCH,
     COLUMNS,
@@ -35,7 +34,6 @@ from dynamo_lite.backends.inductor.scheduler.kernel import (
     Kernel,
     RowBlocks,
     Stage,
-    Statement,
     Store,
     Tiles,
 )
@@ -45,7 +43,6 @@ from dynamo_lite.backends.inductor.scheduler.skipped import loaded_mask, may_ski
 from dynamo_lite.backends.inductor.scheduler.threads import share_later
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
-Step = Any
 Places = dict[ix.Var, ix.Index]
 Bounded = tuple[Matrix, ix.Index, ix.Index, float]
 # Rows of a block: as many as have scores that stay in the core's own cache, within these limits. Fewer rows would read
@@ -53,8 +50,9 @@ Bounded = tuple[Matrix, ix.Index, ix.Index, float]
 LEAST_ROWS, MOST_ROWS = 32, 256
 # Queries and keys below this limit have finite scores: a product of any depth, times any scale that is in use.
 LARGEST = 1e9
-# Number of blocks that a kernel has at least, if blocks have more than the least number of rows.
-MIN_BLOCKS = 8
+# Number of blocks that a kernel has at least, if blocks have more than the least number of rows: one for each of 64
+# threads. (8 blocks were no faster on two cores.)
+MIN_BLOCKS = 64
 
 
 def fuse_row_blocks(
@@ -69,7 +67,7 @@ def fuse_row_blocks(
         buffers: all buffers; those of workspaces are added.
     """
     def pays(first: Contraction, last: Contraction) -> bool:
-        return not _is_small(first, info) and _has_more_scores(first, last)
+        return not is_small(first, info) and has_more_scores(first, last)
 
     return _fused(steps, kept, inputs, pays, lambda chain: _Blocks(builder, chain, buffers, threads, info))
 
@@ -88,9 +86,9 @@ def _fused(
     out = list(steps)
     at = 0
     while at < len(out):
-        chain = _chain_from(out, at, inputs, pays)
+        chain = chain_from(out, at, inputs, pays)
         made = chain and blocks_of([out[k] for k in chain]).kernel(
-            kept | _read_by(s for k, s in enumerate(out) if k not in chain))
+            kept | read_by(s for k, s in enumerate(out) if k not in chain))
         if chain and made:
             out[chain[-1]] = made
             for k in reversed(chain[:-1]):
@@ -100,95 +98,17 @@ def _fused(
     return out
 
 
-# ---------------------------------------------------------------- finding chains
-def _chain_from(
-    steps: Sequence[Step], at: int, inputs: frozenset[str], pays: Callable[[Contraction, Contraction], bool]
-) -> list[int]:
-    """The positions of the kernels of a chain that begins at a step; none if there is no chain.
-
-    Args:
-        pays: whether blocks of rows pay for a chain with this first and this last product.
-    """
-    first = steps[at]
-    if not _is_product(first) or len([n for n in first.outputs if n != first.tiles.workspace]) != 1:
-        return []
-    contraction = first.tiles.contraction
-    inside, found = {first.outputs[0]}, [at]
-    for k in range(at + 1, len(steps)):
-        step = steps[k]
-        reads = _reads(step)
-        if _may_write(step, inputs):
-            return []
-        if reads.isdisjoint(inside):
-            continue
-        if not isinstance(step, Kernel):
-            return []
-        found.append(k)
-        if step.tiles is not None:
-            last = _is_product(step) and len(found) > 2 and step.tiles.contraction.left.buffer in inside
-            if not last or reads & inside != {step.tiles.contraction.left.buffer}:
-                return []
-            return found if pays(contraction, step.tiles.contraction) else []
-        if not _is_of_rows(step):
-            return []
-        inside.update(step.outputs)
-    return []
-
-
-def _is_small(first: Contraction, info: TargetInfo) -> bool:
-    """Whether the scores stay in the cache anyway, and one element of the batch is less work than is worth the calls
-    for a block. (The number of threads must not decide, as the last bits of results may depend on blocks.)"""
-    rows, columns = volume(first.lines), volume(first.lanes)
-    scores, products = ix.product((volume(first.batch), rows, columns, 4)), ix.product((rows, columns, first.depth))
-    if not isinstance(scores, int) or not isinstance(products, int):
-        return False
-    return scores <= info.near_result and products < info.product_grain(False)
-
-
-def _has_more_scores(first: Contraction, last: Contraction) -> bool:
-    """Whether scores outweigh the right operands, which each block reads, and may have to pack, again. Without a batch
-    these are weights rather than keys and values, and packed as a rule."""
-    columns, depth, width = volume(first.lanes), first.depth, volume(last.columns)
-    if not all(isinstance(n, int) for n in (columns, depth, width)):
-        return True
-    return columns * (1 if volume(first.batch) == 1 else 2) >= depth + width
-
-
-def _is_product(step: Step) -> bool:
-    """Whether a step is the kernel of a product of matrices."""
-    if not isinstance(step, Kernel) or step.tiles is None or step.faults():
-        return False
-    return not isinstance(step.tiles.contraction.right, Patches) and not step.tiles.contraction.left.taps
-
-
-def _is_of_rows(kernel: Kernel) -> bool:
-    """Whether a kernel has rows as its outer loops, and computes each in one loop."""
-    plain = not any(s.tiled or s.ordered or s.check or s.scan or s.scalar or s.unless_same or s.where_same
-                    or len(s.inner) > 1 for s in kernel.stages)
-    return plain and kernel.blocks is None and not kernel.vector_outer and bool(kernel.outer) and not kernel.faults()
-
-
-def _reads(step: Step) -> set[str]:
-    return set(step.buffers) - set(step.outputs) if isinstance(step, Kernel) else set(prog.step_reads(step))
-
-
-def _read_by(steps: Iterator[Step]) -> frozenset[str]:
-    return frozenset(name for step in steps for name in _reads(step))
-
-
-def _may_write(step: Step, inputs: frozenset[str]) -> bool:
-    """Whether a step may change memory that an earlier kernel reads, which then can't be moved behind it."""
-    if isinstance(step, Kernel):
-        return not inputs.isdisjoint(step.outputs)
-    return isinstance(step, prog.CopyInto) or isinstance(step, prog.ExternCall) and passes.keeps_its_place(step.target)
-
-
 # ---------------------------------------------------------------- parts
 class _Blocks:
     """Turns a chain into one kernel.
 
     Attributes:
-        base: by the name of a buffer that is local, the index of its first element of the block.
+        batches, rows, columns: sizes of the scores.
+        local: buffers that nothing outside of the chain reads.
+        batch: the element of the batch.
+        base: the index of a block's first element in a buffer of scores.
+        line, lane: the loops over a block's rows and columns; ``row`` and ``column`` are the numbers of a row and of a
+            column of the whole in terms of these.
     """
 
     def __init__(
@@ -253,7 +173,7 @@ class _Blocks:
 
     def _joined(self, blocks: RowBlocks) -> Kernel:
         """The kernel of the parts, without a workspace."""
-        every = [*blocks.parts, *([blocks.counts] if blocks.counts else [])]
+        every = blocks.kernels()
         inside = {*self.local, *self.workspaces, FLAG}
         outputs = tuple(dict.fromkeys(n for part in every for n in part.outputs if n not in inside))
         names = dict.fromkeys(n for part in every for n in part.buffers if n not in inside and n not in outputs)
@@ -290,7 +210,7 @@ class _Blocks:
         values = _moved(c.right, batch, ix.mul(FIRST_COLUMN, c.right.depth))
         block = Contraction((), (self.line,), c.columns, COLUMNS, weights, values, False)
         bound = dataclasses.replace(block, rows=(ix.Var("r", MOST_ROWS),), depth=self.columns)
-        # The template computes the sum, so that only the epilogue's loops are written.
+        # The loop of the sum, which runs along the block's columns.
         summed = kernel.stages[0].inner
         if len(summed) != 1:
             return None
@@ -386,7 +306,8 @@ class _Blocks:
     def _part(self, kernel: Kernel, places: Places) -> Kernel | None:
         """A copy of the kernel with loop variables replaced and local buffers indexed from the block's first element;
         None if it accesses another element of a local buffer than those of its own row and column."""
-        stages = [dataclasses.replace(s, statements=[_copy(x) for x in s.statements]) for s in kernel.stages]
+        stages = [dataclasses.replace(stage, statements=[dataclasses.replace(s) for s in stage.statements])
+                  for stage in kernel.stages]
         part = dataclasses.replace(kernel, stages=stages, inplace=())
         own = {self.line, self.lane}
         # Loops of a product's columns stay as they are.
@@ -468,10 +389,6 @@ class _Online(_Blocks):
 
 FLAG = "counts"
 """The name of the flag that ``RowBlocks.counts`` sets."""
-
-
-def _copy(s: Statement) -> Statement:
-    return dataclasses.replace(s)
 
 
 def _moved(matrix: Matrix, batch: Sequence[ix.Index], further: ix.Index) -> Matrix:

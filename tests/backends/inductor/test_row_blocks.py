@@ -285,7 +285,7 @@ SMALL = {
 def test_parts_mean_what_the_kernels_mean(backend_check, monkeypatch, name):
     """Interpreted, in blocks of other sizes than in C++."""
     fn, *args = SMALL[name]
-    monkeypatch.setattr(row_blocks, "_is_small", lambda *of: False)
+    monkeypatch.setattr(row_blocks, "is_small", lambda *of: False)
 
     def flat(*inputs):
         out = fn(*inputs)

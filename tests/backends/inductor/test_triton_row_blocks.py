@@ -4,6 +4,7 @@ Triton chooses its interpreter when it is imported, so tests of values are proce
 """
 import importlib.util
 import os
+import pathlib
 import textwrap
 
 import new_process
@@ -16,6 +17,7 @@ from dynamo_lite.backends.inductor.lowering.attention import attention_products
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 aten = torch.ops.aten
+BENCHMARKS = pathlib.Path(__file__).resolve().parents[3] / "benchmarks"
 
 HEAD = """
 import math
@@ -118,13 +120,33 @@ def test_what_is_no_such_chain():
     def normalized_twice(q, k, v):
         w = (q @ k.transpose(-1, -2)).softmax(-1)
         return (w / w.norm(dim=-1, keepdim=True)) @ v
+    def not_normalized(q, k, v):
+        scores = q @ k.transpose(-1, -2)
+        weights = (scores - scores.amax(-1, keepdim=True)).exp()
+        return weights @ v, weights.sum(-1)
     def right_operand(q, k, v):
         return v.transpose(-1, -2) @ (q @ k.transpose(-1, -2)).softmax(-1)
     q = R(2, 33, 16)
+    attends(not_normalized, q, R(2, 33, 16), R(2, 33, 16), fused=False, products="template")
     for fn in (weights_too, normalized_twice, right_operand):
         attends(fn, q, R(2, 33, 16), R(2, 33, 16), fused=False)
     attends(plain, R(2, 33, 300), R(2, 33, 300), R(2, 33, 300), fused=False)
     """)
+
+
+@needs_triton
+def test_each_product_has_the_precision_of_its_operands(monkeypatch):
+    """On a GPU, tl.dot would compute products of float32 in TF32."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from triton_offline import LIBRARY, cuda_source
+
+    def mixed(q, k, v):
+        return (q.float() @ k.float().transpose(-1, -2)).softmax(-1) @ v
+
+    q, k = (torch.randn(2, 64, 32, dtype=torch.bfloat16) for _ in range(2))
+    source = cuda_source(mixed, (q, k, torch.randn(2, 64, 32)), LIBRARY)
+    dots = [line for line in source.splitlines() if "tl.dot" in line]
+    assert ["ieee" in line for line in dots] == [False, True], dots
 
 
 def test_blocks_fit_the_shared_memory():

@@ -21,15 +21,8 @@ STEP = 64
 MOST_WORK = 1 << 62
 
 
-def parts_of(kernel: Kernel) -> list[Kernel]:
-    """The kernels that a kernel calls, in the order of ``RowBlocksKernel.parts``."""
-    if kernel.blocks is None:
-        return []
-    return [*kernel.blocks.parts, *([] if kernel.blocks.counts is None else [kernel.blocks.counts])]
-
-
 class RowBlocksKernel(CppKernel):
-    """Writes one such kernel. ``parts``: the names of the functions of ``parts_of``, which have to be added before."""
+    """Writes one such kernel. ``parts``: the names of the functions of ``RowBlocks.kernels``, to be added before."""
 
     def __init__(self, kernel: Kernel, symbol: str, info: TargetInfo):
         super().__init__(kernel, symbol, info)
@@ -39,7 +32,7 @@ class RowBlocksKernel(CppKernel):
 
     def write(self) -> str:
         declared = {name: f'extern "C" __attribute__((visibility("default"))) void {name}({_parameters(part)});\n'
-                    for name, part in zip(self.parts, parts_of(self.kernel))}
+                    for name, part in zip(self.parts, self.blocks.kernels())}
         return "".join(declared.values()) + without_markers(super().write())
 
     def _is_one_shared_loop(self) -> bool:

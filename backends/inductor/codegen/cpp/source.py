@@ -16,7 +16,7 @@ from dynamo_lite.backends.inductor.codegen.cpp.functions import MOST_IN_LINE, de
 from dynamo_lite.backends.inductor.codegen.cpp.kernel import CppKernel
 from dynamo_lite.backends.inductor.codegen.cpp.libraries import library_header, library_source
 from dynamo_lite.backends.inductor.codegen.cpp.libraries import text as library_text
-from dynamo_lite.backends.inductor.codegen.cpp.row_blocks import MOST_WORK, RowBlocksKernel, parts_of
+from dynamo_lite.backends.inductor.codegen.cpp.row_blocks import MOST_WORK, RowBlocksKernel
 from dynamo_lite.backends.inductor.codegen.cpp.sharing import share
 from dynamo_lite.backends.inductor.codegen.cpp.text import MARK, header
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
@@ -44,7 +44,7 @@ def write_source(kernels: Sequence[Kernel], info: TargetInfo) -> tuple[str, list
     symbols = []
     for kernel, writer in zip(kernels, writers):
         if isinstance(writer, RowBlocksKernel):
-            for part in parts_of(kernel):
+            for part in writer.blocks.kernels():
                 own = _writer(part, info)
                 own.grain = MOST_WORK  # it stays on the thread that calls it
                 writer.parts.append(written.add(part, own))
@@ -93,7 +93,8 @@ def _writer(kernel: Kernel, info: TargetInfo) -> CppKernel:
 def _with_parts(kernels: Sequence[Kernel]) -> Iterator[Kernel]:
     for kernel in kernels:
         yield kernel
-        yield from parts_of(kernel)
+        if kernel.blocks is not None:
+            yield from kernel.blocks.kernels()
 
 
 def write_libraries(kernels: Sequence[Kernel], simd: str) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from dynamo_lite.backends.inductor.codegen.triton.reduce import Reduction
 from dynamo_lite.backends.inductor.gpu_info import GpuInfo
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import MAX_HEAD
-from dynamo_lite.backends.inductor.ir.nodes import walk
+from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.scheduler.kernel import (
     BATCH,
@@ -105,12 +105,12 @@ class RowBlocksKernel(TritonKernel):
         (self.summed,) = first.stages[0].inner
         factors = self.product.value.args
         self.queries, self.keys = factors if self.row in factors[0].vars else factors[::-1]
-        half = narrow(self.queries).dtype in HALF
+        half = [narrow(n).dtype in HALF for n in (self.queries, self.online.values)]
         self.heads = _padded(self.depth), _padded(self.width)
         scores = walk((self.online.largest.value,))
         beside = sum(n.dtype.itemsize for n in scores if n.op == "load" and {self.row, self.column} <= set(n.vars))
-        self.sizes_ = by_rule(blocks.sizes[1], *self.heads, 2 if half else 4, beside, info)
-        self.single = not half
+        self.sizes_ = by_rule(blocks.sizes[1], *self.heads, 2 if all(half) else 4, beside, info)
+        self.single = not all(half)
 
     def _write_functions(self) -> None:
         if self.single and self.gpu and self.precision != "ieee":
@@ -126,7 +126,6 @@ class RowBlocksKernel(TritonKernel):
         batches, rows, columns = self.blocks.sizes
         grid = self._places(body, batches, rows)
         blocks = {"YBLOCK": n.rows, "XBLOCK": n.columns, "DBLOCK": self.heads[0], "EBLOCK": self.heads[1]}
-        given = "" if not self.single and self.gpu else f', input_precision="{precision}"'
         body.line(f"d = tl.arange(0, DBLOCK){self._wide()}")
         body.line(f"e = tl.arange(0, EBLOCK)[None, :]{self._wide()}")
         self._axes(body, (self.row, "r", "YBLOCK"), (self.summed, "d[None, :]", "DBLOCK"), blocks)
@@ -137,7 +136,7 @@ class RowBlocksKernel(TritonKernel):
         outside = dict(body.values)
         body.line(f"for {FIRST_COLUMN} in range(0, {index_text(columns, {}, str)}, XBLOCK):")
         body.indent += 1
-        self._step(body, queries, given, blocks)
+        self._step(body, queries, precision, blocks)
         body.indent -= 1
         body.values = outside
         self._end(body, blocks)
@@ -191,13 +190,17 @@ class RowBlocksKernel(TritonKernel):
     def _reduction(self, a: Accumulate, k: int) -> Reduction:
         return Reduction(a, f"piece{k}", True, (self.column,))
 
-    def _step(self, body: Body, queries: str, given: str, blocks: dict[str, int]) -> None:
+    def _precision(self, node: Node, precision: str) -> str:
+        """The argument of ``tl.dot`` for products of operands like this one: those of 16 bits have no choice."""
+        return "" if narrow(node).dtype in HALF and self.gpu else f', input_precision="{precision}"'
+
+    def _step(self, body: Body, queries: str, precision: str, blocks: dict[str, int]) -> None:
         """Writes the loop's body."""
         online: OnlineSoftmax = self.online
         body.line(f"c = tl.arange(0, XBLOCK){self._wide()}")
         self._axes(body, (self.summed, "d[:, None]", "DBLOCK"), (self.column, "c[None, :]", "XBLOCK"), blocks)
         keys = operand(body, self.keys, 0, self.gpu)
-        scores = body.assign(f"tl.dot({queries}, {keys}{given})", _BOTH)
+        scores = body.assign(f"tl.dot({queries}, {keys}{self._precision(self.keys, precision)})", _BOTH)
         self._axes(body, (self.row, "r", "YBLOCK"), (self.column, "c[None, :]", "XBLOCK"), blocks)
         body.results[self.product.acc] = scores
         body.prepare([online.largest.value, *(a.value for a in online.others)])
@@ -224,7 +227,7 @@ class RowBlocksKernel(TritonKernel):
         values = operand(body, online.values, 0, self.gpu)
         if narrow(online.values).dtype in HALF and self.gpu:
             weights = f"{weights}.to({MEMORY[narrow(online.values).dtype]})"
-        body.line(f"sums = tl.dot({weights}, {values}, sums * scale{given})")
+        body.line(f"sums = tl.dot({weights}, {values}, sums * scale{self._precision(online.values, precision)})")
 
     def _spread(self, body: Body, value: Value) -> str:
         return value.text if value.axes == _BOTH else f"tl.broadcast_to({value.text}, {body.shape(_BOTH)})"
@@ -233,6 +236,8 @@ class RowBlocksKernel(TritonKernel):
     def _end(self, body: Body, blocks: dict[str, int]) -> None:
         """Writes the division by the sums, what is stored for each row, and the epilogue of the last product."""
         online: OnlineSoftmax = self.online
+        # In a row without a finite score, eager's exponentials are NaN.
+        body.line('total = tl.where(highest == float("-inf"), float("nan"), total)')
         self._axes(body, (self.row, "r", "YBLOCK"), (self.lane, "e", "EBLOCK"), blocks)
         body.results = {online.largest.acc: Value("highest", _ROWS), online.total.acc: Value("total", _ROWS)}
         for k, a in enumerate(online.others):
