@@ -185,13 +185,16 @@ def test_operands_exchange_their_roles_where_that_pays(name, simd):
 
 
 def test_what_follows_reads_and_writes_is_fetched_ahead():
-    """Where it is in plain lines, too large to stay near, and the product deep enough to hide the wait: results and a
-    residual, not one number for a line."""
+    """Where it is in plain lines, and too large to stay near, for shallow products too large for the L2 cache: results
+    and a residual, not one number for a line."""
     def fn(x, w, b, y):
         return (conv2(x, w) * b[:, None, None] + y).relu()
 
-    deep = target_info.current().fetched_depth
-    for side, channels, expected in ((64, deep, 2), (8, deep, 0), (64, deep // 4, 0)):
+    info = target_info.current()
+    deep = info.fetched_depth
+    beyond = next(n for n in range(64, 1024, 8) if n * n * 64 * 4 >= info.own_cache)
+    near = next(n for n in range(8, 1024, 8) if n * n * 64 * 4 >= info.near_result)
+    for side, channels, expected in ((near, deep, 2), (8, deep, 0), (near, deep // 4, 0), (beyond, deep // 4, 2)):
         compiled = dynamo_lite.compile(fn)
         args = R(1, channels, side, side), R(64, channels, 1, 1), R(64), R(1, 64, side, side)
         with torch.no_grad():

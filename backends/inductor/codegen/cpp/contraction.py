@@ -116,19 +116,15 @@ class ContractionKernel(CppKernel):
 
     def _touched(self) -> None:
         """Writes which buffers the library is to prefetch for the epilogue: those that it reads or writes along the
-        tile's lines, with the same strides as the first of them. None if the result fits a core's own cache, or if the
-        products are shallow: prefetching does not pay then."""
+        tile's lines, with the same strides as the first of them. None where that does not pay (``_needless``)."""
         t, c = self.tiles, self.tiles.contraction
         statements = [s for s in self.kernel.stages[1].statements if isinstance(s, Store)]
         places = [(s.buffer, s.index, s.value.dtype) for s in statements]
         places += [(*n.attr, n.dtype) for n in walk([s.value for s in statements]) if n.op == "load"]
         size = ix.product((volume(c.batch), volume(c.rows), volume(c.columns), places[0][2].itemsize))
-        near = self.info.near_result
-        depth = self.info.fetched_depth
-        if isinstance(size, int) and size < near or isinstance(c.depth, int) and c.depth < depth:
+        needless = self._needless(size)
+        if needless == "true":
             return
-        needless = [f"{index_text(n, {})} < {least}" for n, least in ((size, near), (c.depth, depth))
-                    if not isinstance(n, int)]
         loops = [v for v in (t.batch, t.line, t.lane) if v is not None]
         found: dict[str, None] = {}
         strides: list[ix.Index] = []
@@ -141,10 +137,23 @@ class ContractionKernel(CppKernel):
                 start = index_text(substitute(index, dict.fromkeys(loops, 0)), {})
                 found[f"(const float*){self._pointer(buffer)} + {start}"] = None
         for at, place in enumerate(list(found)[:MAX_TOUCHED]):
-            where = f"{' || '.join(needless)} ? nullptr : {place}" if needless else place
+            where = f"{needless} ? nullptr : {place}" if needless else place
             self.line(f"c.touched[{at}] = {where};")
         if found:
             self.line(f"c.touched_line = {_list(strides[1:2])}, c.touched_batch = {_list(strides[:1])};")
+
+    def _needless(self, size: ix.Index) -> str:
+        """The condition, in C++, on which prefetching a result of ``size`` bytes does not pay; "true" or "" if it is
+        known. The result of deep products is prefetched unless it stays in the own cache until it is read. The products
+        of shallow ones take no longer than the prefetches, so that their result has to come from beyond that cache."""
+        depth, info = self.tiles.contraction.depth, self.info
+        if isinstance(depth, int):
+            least = info.near_result if depth >= info.fetched_depth else info.own_cache
+            if isinstance(size, int):
+                return "true" if size < least else ""
+            return f"{index_text(size, {})} < {least}"
+        least_text = f"({index_text(depth, {})} < {info.fetched_depth} ? {info.own_cache} : {info.near_result})"
+        return f"{index_text(size, {})} < {least_text}"
 
     def _matrix(
         self, buffer: str, offset: ix.Index, line: ix.Index, depth: ix.Index, batch: tuple[ix.Index, ...]
