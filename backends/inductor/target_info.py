@@ -51,10 +51,9 @@ class TargetInfo:
             GFLOP/s of an AMD EPYC (Zen 4). The rate itself is measured (``costs``).
         pages: approximate number of entries of the first-level data TLB (64 in Intel's processors since Nehalem and in
             AMD's since Zen): the number of cache lines on different pages that can be read in turn without TLB misses.
-        fetched_depth: the least depth of products whose results' memory is prefetched while they are computed, even if
-            it is in the L2 cache in part. Prefetches cost shallower ones time that they gain only for results that come
-            from beyond: on an AMD EPYC (Zen 4), depths of 16 to 32 take 2 to 10% longer for results of 0.6 to 0.9 MB,
-            and 10 to 30% less for those of 1.8 MB and more.
+        fetched_depth: the least depth of products whose results' memory is prefetched even if all that they touch fits
+            the L2 cache. Prefetches cost shallower ones time: on an AMD EPYC (Zen 4), alone, depths of 16 to 32 take 2
+            to 10% longer with them for results of 0.6 to 0.9 MB, and 10 to 30% less for those of 1.8 MB and more.
         winograd: whether convolutions may be computed by ``winograd.h`` (``config.winograd``).
     """
 

@@ -192,9 +192,9 @@ def test_what_follows_reads_and_writes_is_fetched_ahead():
 
     info = target_info.current()
     deep = info.fetched_depth
-    beyond = next(n for n in range(64, 1024, 8) if n * n * 64 * 4 >= info.own_cache)
+    beyond = next(n for n in range(8, 1024, 8) if n * n * (2 * 64 + deep // 4) * 4 >= info.own_cache)
     near = next(n for n in range(8, 1024, 8) if n * n * 64 * 4 >= info.near_result)
-    for side, channels, expected in ((near, deep, 2), (8, deep, 0), (near, deep // 4, 0), (beyond, deep // 4, 2)):
+    for side, channels, expected in ((near, deep, 2), (8, deep, 0), (beyond - 8, deep // 4, 0), (beyond, deep // 4, 2)):
         compiled = dynamo_lite.compile(fn)
         args = R(1, channels, side, side), R(64, channels, 1, 1), R(64), R(1, 64, side, side)
         with torch.no_grad():

@@ -117,14 +117,10 @@ class ContractionKernel(CppKernel):
     def _touched(self) -> None:
         """Writes which buffers the library is to prefetch for the epilogue: those that it reads or writes along the
         tile's lines, with the same strides as the first of them. None where that does not pay (``_needless``)."""
-        t, c = self.tiles, self.tiles.contraction
+        t = self.tiles
         statements = [s for s in self.kernel.stages[1].statements if isinstance(s, Store)]
         places = [(s.buffer, s.index, s.value.dtype) for s in statements]
         places += [(*n.attr, n.dtype) for n in walk([s.value for s in statements]) if n.op == "load"]
-        size = ix.product((volume(c.batch), volume(c.rows), volume(c.columns), places[0][2].itemsize))
-        needless = self._needless(size)
-        if needless == "true":
-            return
         loops = [v for v in (t.batch, t.line, t.lane) if v is not None]
         found: dict[str, None] = {}
         strides: list[ix.Index] = []
@@ -136,24 +132,33 @@ class ContractionKernel(CppKernel):
             if own == strides and own[1] != 0:
                 start = index_text(substitute(index, dict.fromkeys(loops, 0)), {})
                 found[f"(const float*){self._pointer(buffer)} + {start}"] = None
+        needless = self._needless(len(found), places[0][2].itemsize)
+        if needless == "true":
+            return
         for at, place in enumerate(list(found)[:MAX_TOUCHED]):
             where = f"{needless} ? nullptr : {place}" if needless else place
             self.line(f"c.touched[{at}] = {where};")
         if found:
             self.line(f"c.touched_line = {_list(strides[1:2])}, c.touched_batch = {_list(strides[:1])};")
 
-    def _needless(self, size: ix.Index) -> str:
-        """The condition, in C++, on which prefetching a result of ``size`` bytes does not pay; "true" or "" if it is
-        known. The result of deep products is prefetched unless it stays in the own cache until it is read. The products
-        of shallow ones take no longer than the prefetches, so that their result has to come from beyond that cache."""
-        depth, info = self.tiles.contraction.depth, self.info
-        if isinstance(depth, int):
-            least = info.near_result if depth >= info.fetched_depth else info.own_cache
-            if isinstance(size, int):
-                return "true" if size < least else ""
-            return f"{index_text(size, {})} < {least}"
-        least_text = f"({index_text(depth, {})} < {info.fetched_depth} ? {info.own_cache} : {info.near_result})"
-        return f"{index_text(size, {})} < {least_text}"
+    def _needless(self, touched: int, itemsize: int) -> str:
+        """The condition, in C++, on which prefetching what an epilogue touches does not pay; "true" or "" if it is
+        known. The result of deep products is prefetched unless it stays in the own cache until it is read. Products of
+        shallow ones take no longer than prefetches, which pay only if all that the kernel reads and writes exceeds that
+        cache.
+
+        Args:
+            touched: number of buffers that the epilogue touches.
+            itemsize: bytes of an element of the first of them.
+        """
+        c, info = self.tiles.contraction, self.info
+        size = ix.product((volume(c.batch), volume(c.rows), volume(c.columns), itemsize))
+        read = 0 if isinstance(c.right, Patches) else ix.product((volume(c.batch), volume(c.columns), c.depth, 4))
+        every = ix.add(ix.mul(size, touched), read)
+        near, beyond = (_below(n, least) for n, least in ((size, info.near_result), (every, info.own_cache)))
+        if isinstance(c.depth, int):
+            return near if c.depth >= info.fetched_depth else beyond
+        return f"({index_text(c.depth, {})} < {info.fetched_depth} ? {beyond or 'false'} : {near or 'false'})"
 
     def _matrix(
         self, buffer: str, offset: ix.Index, line: ix.Index, depth: ix.Index, batch: tuple[ix.Index, ...]
@@ -230,6 +235,13 @@ class ContractionKernel(CppKernel):
 def _filled(values: Sequence[ix.Index], fill: int) -> list[ix.Index]:
     """The values for each batch dimension of the library, preceded by ``fill`` for the dimensions that are missing."""
     return [*[fill] * (MAX_BATCH_DIMS - len(values)), *values]
+
+
+def _below(size: ix.Index, least: int) -> str:
+    """The condition, in C++, that a size is below a number; "true" or "" if it is known."""
+    if isinstance(size, int):
+        return "true" if size < least else ""
+    return f"{index_text(size, {})} < {least}"
 
 
 def _list(values: Sequence[ix.Index]) -> str:
