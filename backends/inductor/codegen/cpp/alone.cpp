@@ -16,7 +16,7 @@ LIBRARY ALONE(const i64* n, const float* left, const float* right, float* result
     const i64* const w = n + 24;
     c.windows = {w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13]};
     c.windows.strip = w[14], c.windows.copies = w[15], c.row_parts = w[16], c.block_parts = w[17];
-    c.windows.set_tiles(w[18], w[19], w[20], w[21]), c.tile_lines = w[22], c.tile_groups = w[23], c.tile_rows = w[24], c.taps = w[25];
+    c.windows.set_tiles(w[18], w[19], w[20], w[21]), c.tile_lines = w[22], c.tile_groups = w[23], c.tile_rows = w[24], c.taps = w[25], c.far_left = w[26];
     c.workspace = workspace, c.work = c.batches[0] * c.batches[1] * c.batches[2] * c.rows * c.columns * c.depth;
     const Result to{result, c.transposed ? c.rows : c.columns, c.rows * c.columns};
     c.touched[0] = result, c.touched_line = to.line, c.touched_batch = to.batch;

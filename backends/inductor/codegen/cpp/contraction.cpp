@@ -20,7 +20,7 @@ static bool is_direct(const Contraction& c) {
 static double share_of_panels(const Contraction& c, i64 threads, double left) {
     const i64 across = units(c.columns, widest_panel), panels = across * c.batches[0] * c.batches[1] * c.batches[2];
     const i64 whole = widest_panel / widest_lanes, last = units(c.columns - (across - 1) * widest_panel, widest_lanes), line = (across - 1) * whole + last;
-    const double cost = left > c.costs.far_left && panels > 1 ? c.costs.far_read : 1.0;
+    const double cost = left > c.far_left && panels > 1 ? c.costs.far_read : 1.0;
     if (panels > 64 * threads) return cost / threads;
     const auto before = [=](i64 p) { return p / across * line + p % across * whole; };
     i64 most = 0;
@@ -33,7 +33,7 @@ static double share_of_panels(const Contraction& c, i64 threads, double left) {
 // The same if threads share rows and each packs all panels (_longest_share_of_rows). `packing`: cost of packing, in rows.
 static double share_of_rows(const Contraction& c, i64 threads, double left, double packing) {
     const i64 unit = c.transposed ? widest_lanes : 2;
-    const double cost = left > c.costs.far_left * (double)threads ? c.costs.far_read : 1.0;
+    const double cost = left > c.far_left * (double)threads ? c.costs.far_read : 1.0;
     return cost * (least(units(units(c.rows, unit), threads) * unit, c.rows) + packing) / (c.rows + packing);
 }
 // Depth to which the right operand is packed at a time (piece_depth): the whole depth, if a piece and the sums of all rows would take more memory.
@@ -178,7 +178,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
             // The sums are behind the planes and their slack.
             float* const sums = room + (w.channels * planes.channel + CL - 1) / CL * CL + panel + CL;
             const PackedProduct::Room own{room - y0 * pitch - x0, sums, sums + (c.depth > c.chunk ? w.strip * block : 0), block, taps};
-            for (i64 r = r0; r < r1; r += block) packs.rows_of(first, last, r, least(r + block, r1), r, 0, c.depth, own);
+            for (i64 r = r0; r < r1; r += block) packs.rows_of(first, last, r, r1, r, 0, c.depth, own);
             return;
         }
         for (i64 p = first; p < last; p += side) {

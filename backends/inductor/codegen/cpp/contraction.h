@@ -40,9 +40,10 @@ struct Contraction {
     double packing;
     struct Costs {
         double pack_lines, pack_columns, far_read, foreign_read, left_lines, left_columns, strided_left, streamed_left;
-        i64 far_left, near_pixels, near_lines[2][2], near_panels;
+        i64 near_pixels, near_lines[2][2], near_panels;
         double packing_share;
     } costs;
+    i64 far_left;       // bytes of a left operand from which on it comes from beyond the L2 cache
     i64 work;           // number of products
     Seen* seen;         // times of this call site with one thread and with several (threads.h)
     Pause* pause;       // the same for the process

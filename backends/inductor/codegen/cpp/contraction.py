@@ -83,7 +83,7 @@ class ContractionKernel(CppKernel):
             self._costs()
         products = " * ".join(f"({index_text(n, {})})" for n in (batches, rows, columns, c.depth))
         self.line(f"c.work = (i64){products}, c.threads = threads_for(c.work, {self.grain});")
-        self.line(f"c.workspace = {self._pointer(t.workspace)};")
+        self.line(f"c.workspace = {self._pointer(t.workspace)}, c.far_left = {self.info.far_left};")
         self._touched()
         tile = "i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, i64 pitch"
         self.open_function("TileEpilogue", tile)
@@ -100,7 +100,7 @@ class ContractionKernel(CppKernel):
         numbers = (own.pack_lines, own.pack_columns, info.far_read, foreign, own.left_lines, own.left_columns,
                    own.strided_left, saved_left(self.tiles.contraction, info))
         text = ", ".join(map(repr, numbers))
-        self.line(f"c.costs = {{{text}, {info.far_left}, {info.near_pixels}, {{{{{period}, {places}}}, "
+        self.line(f"c.costs = {{{text}, {info.near_pixels}, {{{{{period}, {places}}}, "
                   f"{{{cache_period}, {ways}}}}}, {info.near_panels}, {PACKING_SHARE!r}}};")
 
     def _least(self, awake: bool) -> int:

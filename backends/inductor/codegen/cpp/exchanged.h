@@ -104,20 +104,6 @@ class Exchanged {
         else if (c.left.line == 1) pack_lines(from, c.left.depth, depth, rows, to);
         else pack_elements(from, c.left.line, c.left.depth, depth, rows, to);
     }
-    // The rows that are packed next, to be prefetched: a whole panel of rows whose depth is contiguous, or contiguous within each tap.
-    struct Next {
-        const float* p;
-        i64 line, apart, each, taps, lines;  // strides from row to row and from tap to tap; cache lines of a tap; number of taps; cache lines of all
-        void fetch(i64 from, i64 to) const {
-            for (i64 n = from; n < to; ++n) __builtin_prefetch(p + n / (each * taps) * line + n / each % taps * apart + n % each * fetched);
-        }
-    };
-    Next next_of(const float* rows, i64 r0, i64 k) const {
-        const bool below = k + chain >= c.depth;
-        const i64 r = below ? r0 + panel : r0, at = below ? 0 : k + chain, taps = c.taps ? c.taps : 1, first = at / taps;
-        const i64 each = units(units(least(at + chain, c.depth), taps) - first, fetched);
-        return {rows + r * c.left.line + first, c.left.line, w.channels, each, taps, (c.left.depth == 1 || c.taps) && r + panel <= c.rows ? panel * each * taps : 0};
-    }
     // Computes the panel of `rows` rows from r0 on for a strip, columns [first, last).
     void panel_of(i64 batch, i64 r0, int rows, i64 first, i64 last, const float* source, const Room& room) const {
         const float* const left = c.left.p + at_batch(c, c.left, batch);
@@ -125,16 +111,18 @@ class Exchanged {
         for (i64 k = 0; k < c.depth; k += chain) {
             const i64 depth = least(chain, c.depth - k);
             const bool done = k + depth >= c.depth;
-            const Next next = next_of(left, r0, k);
+            const bool below = k + chain >= c.depth;
+            const i64 r = below ? r0 + panel : r0, k_next = below ? 0 : k + chain;
+            NextRows<3> next(c, left, r, least(panel, c.rows - r), k_next, least(chain, c.depth - k_next), tiles);
             pack_rows(left + r0 * c.left.line, rows, k, depth, room.rows);
             for (i64 p = first; p < last; p += block) {
                 const int columns = (int)least(block, last - p), own = (columns + ROWS - 1) / ROWS;
                 float* const sums = room.sums + (p - first) * panel;
                 Ahead ahead(c, done, batch, r0, rows, p, columns, own);
                 for (int s = 0; s < own; ++s) {
-                    const i64 at = p - first + s * ROWS, tile = at / ROWS;
+                    const i64 at = p - first + s * ROWS;
                     const int some = columns - s * ROWS < ROWS ? columns - s * ROWS : ROWS;
-                    next.fetch(next.lines * tile / tiles, next.lines * (tile + 1) / tiles);
+                    next.fetch();
                     ahead.fetch();
                     spread_tile_for(some, rows)(source, room.columns + at, some, room.steps + k, room.rows, depth, room.sums + at * panel, k > 0);
                 }

@@ -104,31 +104,39 @@ struct PackedProduct {
         transpose_tile(tile, pitch, (int)(r1 - r0), (int)(c1 - c0), turned);
         epilogue(context, batch, c0, c1, r0, r1, turned, block);
     }
-    // Packs the block of rows [r0, r1) and computes steps [k, k + depth) of its products with panels [p, end); `first`: the first row whose sums are kept.
-    void rows_of(i64 p, i64 end, i64 r0, i64 r1, i64 first, i64 k, i64 depth, const Room& room) const {
+    // Packs the block of rows from r0 on and computes steps [k, k + depth) of its products with panels [p, end); `first`: the first row whose sums are kept;
+    // `stop`: the end of the rows that are computed one block after the other.
+    void rows_of(i64 p, i64 end, i64 r0, i64 stop, i64 first, i64 k, i64 depth, const Room& room) const {
         alignas(64) float whole[block * wide];
         const bool kept = c.depth > c.chunk;
         const i64 batch = p / across, side = c.transposed || kept ? 1 : wide / panel, pitch = side * panel;
+        const i64 r1 = least(r0 + block, stop);
         const int rows = (int)(r1 - r0);
-        const float* const from = c.left.p + at_batch(c, c.left, batch) + r0 * c.left.line;
+        const float* const left = c.left.p + at_batch(c, c.left, batch);
+        const float* const from = left + r0 * c.left.line;
         for (i64 done = 0; done < depth; done += c.chunk) {
             const i64 now = least(c.chunk, depth - done), at = k + done;
             const bool last = at + now >= c.depth;
             if (c.taps) pack_left_taps(from, c.left.line, c.taps, c.windows.channels, at, now, rows, room.left);
             else pack_left(from + at * c.left.depth, c.left.line, c.left.depth, now, rows, room.left);
-            for (i64 q = p, stop; q < end; q = stop) {
-                stop = least(q + side, end);
+            const bool below = done + now >= depth;
+            const i64 r = below ? r1 : r0, k_next = below ? k : at + now;
+            // Rows that are in the L2 cache are not prefetched: that takes a tenth of the time of few columns.
+            const i64 many = (double)c.rows * c.depth * 4 >= c.far_left ? least(block, stop - r) : 0;
+            NextRows<2> next(c, left, r, many, k_next, least(c.chunk, k + depth - k_next), (end - p) * units(rows, ROWS));
+            for (i64 q = p, beyond; q < end; q = beyond) {
+                beyond = least(q + side, end);
                 float* const tile = kept ? room.sums + ((q - p) * room.kept + r0 - first) * panel : whole;
                 const i64 place = q % across * panel, c0 = lines.before(place);
-                Ahead ahead(c, last, batch, r0, rows, c0, lines.before(place + columns_of(q, stop)) - c0, (stop - q) * units(rows, ROWS));
-                for (i64 own = q; own < stop; ++own) {
+                Ahead ahead(c, last, batch, r0, rows, c0, lines.before(place + columns_of(q, beyond)) - c0, (beyond - q) * units(rows, ROWS), &next);
+                for (i64 own = q; own < beyond; ++own) {
                     const i64 begin = own % across * panel;
                     const int columns = columns_of(own, own + 1);
                     const int alone = lines.pitch == lines.width && columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
                     const float* const right = room.right + (room.steps ? begin : ((own - p) * piece + done) * panel);
                     strips(from + at * c.left.depth, room.left, right, room.steps ? room.steps + at : nullptr, rows, columns, alone, now, tile + (own - q) * panel, pitch, at > 0, ahead);
                 }
-                if (last) finish(batch, r0, r1, place, columns_of(q, stop), tile, pitch);
+                if (last) finish(batch, r0, r1, place, columns_of(q, beyond), tile, pitch);
             }
         }
     }
@@ -142,7 +150,7 @@ struct PackedProduct {
                 for (i64 k = 0; k < c.depth; k += piece) {
                     const i64 depth = least(piece, c.depth - k), stop = least(begin + many, r1);
                     for (i64 q = p; q < end; ++q) pack_panel(c, across, q, k, depth, room.right + (q - p) * piece * panel);
-                    for (i64 r = begin; r < stop; r += block) rows_of(p, end, r, least(r + block, stop), piece < c.depth ? begin : r, k, depth, room);
+                    for (i64 r = begin; r < stop; r += block) rows_of(p, end, r, stop, piece < c.depth ? begin : r, k, depth, room);
                 }
         }
     }

@@ -398,6 +398,33 @@ static void list_taps(const Windows& w, const Planes& planes, i32* to) {
         }
     }
 }
+// Prefetches rows of the left operand that are packed next while products of others are computed: an equal share of their cache lines with each tile. Weights
+// come from memory, and hardware prefetchers do not follow short rows. Only rows whose depth is contiguous, or contiguous within each tap, are prefetched.
+// CACHE: 3 for the L1 cache, 2 for the L2 cache.
+template <int CACHE> class NextRows {
+    const float *row, *tap;
+    const i64 line, apart, taps, each, tiles;  // strides from row to row and from tap to tap; number of taps; cache lines of a tap; number of tiles
+    const i64 lines;                           // cache lines of all rows
+    i64 tile = 0, done = 0, in_tap = 0, in_row = 0;
+
+public:
+    // Steps [k, k + depth) of `rows` rows (none if it is negative) from r0 on, of the matrix at `left`, in `tiles` shares.
+    NextRows(const Contraction& c, const float* left, i64 r0, i64 rows, i64 k, i64 depth, i64 tiles)
+        : line(c.left.line), apart(c.windows.channels), taps(c.taps ? c.taps : 1), each(units(units(k + depth, taps) - k / taps, fetched)), tiles(tiles),
+          lines(rows > 0 && (c.left.depth == 1 || c.taps) ? rows * each * taps : 0) {
+        row = tap = left + r0 * line + k / taps;
+    }
+    // Prefetches the share of the next tile.
+    void fetch() {
+        for (const i64 to = lines * ++tile / tiles; done < to; ++done) {
+            __builtin_prefetch(tap + in_tap * fetched, 0, CACHE);
+            if (++in_tap < each) continue;
+            in_tap = 0, tap += apart;
+            if (++in_row < taps) continue;
+            in_row = 0, tap = row += line;
+        }
+    }
+};
 // Prefetches the memory that the epilogue touches for rows [r0, r0 + rows) and columns [c0, c0 + columns) while their last products are computed: an equal
 // share of the lines with each of `tiles` tiles. Prefetches go to the L2 cache: in the L1 cache, rows whose distance contains high powers of two would cause
 // conflict misses.
@@ -405,13 +432,15 @@ class Ahead {
     const Contraction& c;
     const i64 batch, r0, c0;
     const int rows, columns, all;
+    NextRows<2>* const next;  // what is prefetched as well, or null
     int tile = 0;
 
 public:
-    Ahead(const Contraction& c, bool wanted, i64 batch, i64 r0, int rows, i64 c0, i64 columns, i64 tiles)
-        : c(c), batch(batch), r0(r0), c0(c0), rows(rows), columns((int)columns), all(wanted ? (int)tiles : 0) {}
+    Ahead(const Contraction& c, bool wanted, i64 batch, i64 r0, int rows, i64 c0, i64 columns, i64 tiles, NextRows<2>* next = nullptr)
+        : c(c), batch(batch), r0(r0), c0(c0), rows(rows), columns((int)columns), all(wanted ? (int)tiles : 0), next(next) {}
     // Prefetches the share of the next tile.
     void fetch() {
+        if (next) next->fetch();
         if (!c.touched[0] || tile >= all) return;
         const int lines = c.transposed ? columns : rows, length = c.transposed ? rows : columns, from = lines * tile / all;
         i64 at = batch * c.touched_batch + (c.transposed ? c0 * c.touched_line + r0 : r0 * c.touched_line + c0) + from * c.touched_line;
