@@ -204,7 +204,7 @@ def test_scores_that_are_returned_are_stored():
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
 def test_rows_that_are_split_between_two_loops(dynamic):
-    """Heads share their keys, so that the product has the rows of all heads as its rows, and the next kernel has not."""
+    """Heads share their keys, so that the rows of the product are those of all heads; the next kernel has two loops."""
     def fn(q, k, v):
         k, v = k.expand(q.size(0), -1, -1), v.expand(q.size(0), -1, -1)
         later = torch.arange(q.size(1))[:, None] < torch.arange(k.size(1))
