@@ -104,6 +104,9 @@ def run_otherwise(
     """
     if gm.meta.get("hidden_writes"):
         return run_eager(gm, "an input is written whose memory another input shares in a storage or dtype of its own")
+    missing = [device for device in _devices(gm, example_inputs) if _is_missing(device)]
+    if missing:
+        return run_eager(gm, f"there is no device {missing[0]}, for which torch raises")
     if enters_inference_mode(gm) or has_python_numbers(gm) or has_whole_calls(gm):
         try:
             return compile_scalar_split(gm, backend)
@@ -227,6 +230,11 @@ def _made(gm: GraphModule) -> Iterator[Any]:
     for node in gm.graph.nodes:
         if "device" in node.kwargs or node.target in _MOVES:
             yield node.meta.get("example_value")
+
+
+def _is_missing(device: torch.device) -> bool:
+    """Whether a tensor of the device can be traced only: torch has no such GPU."""
+    return device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
 
 
 _MOVES = frozenset({"to", "cuda", "cpu", torch.Tensor.to, torch.Tensor.cuda})

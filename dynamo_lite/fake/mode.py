@@ -215,6 +215,11 @@ class TraceFakeMode(FakeTensorMode):
             known = self._inputs[id(tensor)] = (tensor, self._make_twin(tensor, layout))
         return known[1]
 
+    def lies_in_input(self, fake: torch.Tensor) -> bool:
+        """Whether a fake tensor lies in memory of a real tensor's twin."""
+        storage = fake.untyped_storage()._cdata
+        return any(twin.untyped_storage()._cdata == storage for twin in self._storages.values())
+
     def forget_inputs(self) -> None:
         """Drops the real tensors. To be called when the trace has ended, since a graph keeps its mode alive."""
         self.calls.clear()

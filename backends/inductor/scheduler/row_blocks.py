@@ -260,11 +260,12 @@ class _Blocks:
         columns."""
         *others, v = kernel.outer
         outside = ix.floordiv(v.size, self.rows)
-        *before, own = _unflattened(self.batch, [*(w.size for w in others), outside])
+        batch = [*(w.size for w in others), outside]
         inner = {w for stage in kernel.stages for w in stage.inner}
         fits = ix.mul(outside, self.rows) == v.size and all(w.size == self.columns for w in inner)
-        if not fits or ix.product((*(w.size for w in others), outside)) != self.batches:
+        if not fits or ix.product(batch) != self.batches:
             return None
+        *before, own = _unflattened(self.batch, batch)
         return {**dict(zip(others, before)), v: ix.add(ix.mul(own, self.rows), self.row),
                 **dict.fromkeys(inner, self.column)}
 

@@ -37,6 +37,7 @@ from .learned_elements import known_elements, known_tensor, learn_or_refuse
 from .methods import TensorMethodVariable
 from .parameters import is_added, read_added
 from .running_sizes import define_sizes, with_sizes
+from .storage_offsets import check_offset
 from .symbolic_index import select_symbolic, write_symbolic
 from .symbols_of_operators import BINARY, INPLACE, UNARY
 from .tensor_data import check_leaf_views, check_uses, set_data
@@ -434,6 +435,7 @@ def _run(
     beyond the result, and the fake arguments, one of which may be the result."""
     output = tx.output
     fake_args, fake_kwargs = fx.node.map_arg((args, kwargs), fake_of)
+    check_offset(output.fake_mode, target, fake_args, fake_kwargs)
     output.fake_mode.raises_seen = may_raise(target, fake_args, fake_kwargs)
     output.fake_mode.written.clear()
     run = run_with_numbers if output.scalars.any else output.run_fake

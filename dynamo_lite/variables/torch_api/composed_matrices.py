@@ -93,10 +93,12 @@ def _further_down(tx: Tracer, x: TensorVariable) -> VariableTracker:
     """The elements of a tall matrix in which the diagonal starts again below the first one, as one strided view."""
     (height, width), (row, column) = x.fake.shape, x.fake.stride()
     step = width + 1
-    numbers = (height * width + step - 1) // step - width, row + column, x.fake.storage_offset() + row * step
-    count, stride, offset = (size_variable(n, tx.output) for n in numbers)
+    count, stride, first = (
+        size_variable(n, tx.output) for n in ((height * width + step - 1) // step - width, row + column, step))
+    # Of the rows below, as an offset would count from the start of the storage, where the matrix need not begin.
+    below = tx.call_method(x, "narrow", [ConstantVariable(0), first, size_variable(height - step, tx.output)])
     return tx.call_method(
-        x, "as_strided", [tx.values.new_sequence(tuple, [count]), tx.values.new_sequence(tuple, [stride]), offset])
+        below, "as_strided", [tx.values.new_sequence(tuple, [count]), tx.values.new_sequence(tuple, [stride])])
 
 
 def _is_number(value: VariableTracker) -> bool:

@@ -11,6 +11,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import dynamo_lite
 from dynamo_lite import config, log
 from dynamo_lite.backends import lookup_backend, metrics
 from dynamo_lite.backends.inductor import codecache, pipeline
@@ -347,3 +348,23 @@ def check_sizes(backend_check, f, lowering):
             inputs = torch.randn(size, 4), torch.randn(4, 3)
             for want, got in zip(f(*inputs), compiled(*inputs)):
                 backend_check.same(want, got, rtol=1e-5, atol=1e-6)
+
+
+DEVICES_THAT_ARE_MISSING = {
+    "to": lambda x: x.to("cuda:63") * 2,
+    "cuda": lambda x: x + x.cuda(63),
+    "made": lambda x: x.sum() + torch.ones(2, device="cuda:63"),
+    "a number": lambda x: torch.tensor([1.0], device="cuda:63"),
+    "like": lambda x: torch.zeros_like(x, device="cuda:63"),
+}
+
+
+@pytest.mark.parametrize("name", DEVICES_THAT_ARE_MISSING)
+def test_a_device_that_is_missing_raises_as_in_eager(name):
+    """The graph can be traced, as fake tensors need no device."""
+    raised = []
+    for function in (DEVICES_THAT_ARE_MISSING[name], dynamo_lite.compile(DEVICES_THAT_ARE_MISSING[name])):
+        with pytest.raises(Exception) as info:
+            function(torch.ones(3))
+        raised.append((info.type, str(info.value)))
+    assert raised[0] == raised[1]

@@ -202,6 +202,25 @@ def test_scores_that_are_returned_are_stored():
     assert not in_blocks(compiled)
 
 
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
+def test_rows_that_are_split_between_two_loops(dynamic):
+    """Heads share their keys, so that the rows of the product are those of all heads; the next kernel has two loops."""
+    def fn(q, k, v):
+        k, v = k.expand(q.size(0), -1, -1), v.expand(q.size(0), -1, -1)
+        later = torch.arange(q.size(1))[:, None] < torch.arange(k.size(1))
+        scores = torch.einsum("...qd,...kd->...qk", q, k).masked_fill(later, -math.inf)
+        scores[..., -1] = -math.inf
+        weights = (scores - scores.amax(-1, keepdim=True)).exp()
+        return (weights / weights.sum(-1, keepdim=True)) @ v
+
+    args = R(2, 300, 40), R(1, 300, 40), R(1, 300, 17)
+    dynamo_lite.reset_metrics()
+    compiled = dynamo_lite.compile(fn, dynamic=dynamic)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*args), fn(*args), atol=2e-5, rtol=1e-4)
+    assert not dynamo_lite.metrics()["fallbacks"]
+
+
 def test_inputs_that_are_written_meanwhile():
     def fn(q, k, v):
         scores = q @ k.transpose(-1, -2)
