@@ -26,14 +26,14 @@ from dynamo_lite.backends.aot.call_sizes import has_symbols
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS, REQUIRED
 from dynamo_lite.backends.aot.functional import CannotCut, CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import needs_gradients
-from dynamo_lite.backends.aot.graph import AtenGraph
+from dynamo_lite.backends.aot.graph import AtenGraph, OutputAlias
 from dynamo_lite.backends.aot.loss_pattern import with_chunked_losses
 from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.inductor import device_random, gpu_info, graph_cache, kept_files
 from dynamo_lite.backends.inductor.artifact import Artifact, Call, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
 from dynamo_lite.backends.inductor.recurrent import with_recurrent_loops
-from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
+from dynamo_lite.backends.inductor.route import Route, run_as_captured, run_eager, start_kept
 from dynamo_lite.backends.inductor.scalar_split import (
     compile_scalar_split,
     enters_inference_mode,
@@ -148,6 +148,8 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], route: Route, key:
         return run_eager(gm, f"{what}: {type(e).__name__}: {e}", fault=True)
     if log.enabled("aot_graphs"):
         log.artifact("aot_graphs").info("%s", aten.describe())
+    if _views_inputs_alone(aten):
+        return run_as_captured(gm, "its results are views of its inputs")
     scopes = {
         "no_grad": torch.is_grad_enabled() and any(_requires_grad(value) for value in example_inputs),
         "no_autocast": ambient.casts(),
@@ -157,6 +159,12 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], route: Route, key:
     if artifact is not None:
         graph_cache.keep(key, artifact)
     return call
+
+
+def _views_inputs_alone(aten: AtenGraph) -> bool:
+    """Whether a graph computes nothing, and makes its results by view operations."""
+    views = any(isinstance(result, OutputAlias) for result in aten.outputs)
+    return views and not aten.mutated and not any(node.op in ("call_function", "get_attr") for node in aten.graph.nodes)
 
 
 def _build(
