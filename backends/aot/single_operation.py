@@ -26,7 +26,7 @@ the slower ones of torch's loops take some 2 ns per element longer than ours, fo
 MANY = 1 << 20
 """The same for operations whose loops torch has vectorized in both directions, and which only move memory. Larger
 results gain by the memory that compiled graphs keep."""
-MOST_BACKWARD = 3
+MOST_BACKWARD = 5
 """Calls in eager's backward pass; where there are more, fusing these pays."""
 
 _MOVING = {
@@ -36,6 +36,8 @@ _MOVING = {
 }
 # Torch computes these element by element, in ten times as long as loops of ours or longer.
 _SLOW = {aten.logcumsumexp, aten.prod, aten.cumprod, aten.gelu, aten.upsample_nearest2d}
+# The gradient of these is one call in eager, and several here (``decompositions``).
+_DECOMPOSED = {aten.nll_loss_forward, aten.nll_loss2d_forward}
 _PRODUCTS = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.mv, aten.dot, aten.convolution}
 
 
@@ -51,7 +53,9 @@ def is_left_to_autograd(joint: JointGraph) -> bool:
     operation = forward[0]
     backward = [n for n in joint.graph.nodes if n not in joint.forward and _computes(n)]
     packet = getattr(operation.target, "overloadpacket", None)
-    if packet is None or len(backward) > MOST_BACKWARD or packet in _SLOW or passes.is_random(operation):
+    if packet is None or packet in _SLOW or passes.is_random(operation):
+        return False
+    if len(backward) > MOST_BACKWARD and packet not in _DECOMPOSED:
         return False
     if not str(operation.target).startswith("aten."):
         return False

@@ -15,12 +15,13 @@ import torch
 from torch.fx import GraphModule
 
 from dynamo_lite import torch_versions
-from dynamo_lite.backends.aot import ambient, ops, passes
+from dynamo_lite.backends.aot import ambient
 from dynamo_lite.backends.aot.call_sizes import at_sizes, has_formulas
 from dynamo_lite.backends.aot.double_backward import DoubleBackward, in_layout, is_wrapped
-from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
+from dynamo_lite.backends.aot.graph import ValueOutput
 from dynamo_lite.backends.aot.independence import IndependentResults, given_to_kernels, independent, unwritten
-from dynamo_lite.backends.aot.interface import Interface, Result, Saved, Written, at_call
+from dynamo_lite.backends.aot.interface import Interface, Saved, at_call
+from dynamo_lite.backends.aot.results import Results
 from dynamo_lite.backends.aot.usual_backward import UsualBackward
 
 Call = Callable[..., tuple[Any, ...]]
@@ -76,87 +77,6 @@ def _results(interface: Interface, values: Call) -> Call:
         return Results(results, values, interface.written)(*inputs)
 
     return run
-
-
-class Results:
-    """Writes to the captured graph's inputs, and makes its results from the forward pass's values, under autograd."""
-
-    def __init__(self, results: tuple[Result, ...], values: Call, written: tuple[Written, ...] = ()) -> None:
-        self._results = results
-        self._written = written
-        self._values = values
-        self._together = {id(result.recipe): _operations_of_several(result) for result in results}
-
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        values = self._values(*inputs)
-        for written in self._written:
-            _write(inputs[written.input], values[written.value], written)
-        made: dict[int, Any] = {}
-        several: dict[Any, Any] = {}
-        outputs = []
-        for result in self._results:
-            recipe = result.recipe
-            if isinstance(recipe, ValueOutput):
-                outputs.append(values[recipe.index])
-            elif isinstance(recipe, InputOutput):
-                outputs.append(inputs[recipe.index])
-            elif isinstance(recipe, LiteralOutput):
-                outputs.append(recipe.value)
-            else:
-                # Each recipe object stands for one tensor, however often that is returned.
-                if id(recipe) not in made:
-                    together = self._together[id(recipe)]
-                    made[id(recipe)] = _view(recipe, values, inputs, result.detached, together, several)
-                outputs.append(made[id(recipe)])
-        return tuple(outputs)
-
-
-def _write(tensor: torch.Tensor, value: torch.Tensor, written: Written) -> None:
-    """Writes an input's final value in place of the program's own writes, of which autograd needs only the last."""
-    with torch.set_grad_enabled(written.differentiable):
-        ops.overwrite(tensor, value, written.writes)
-
-
-def _operations_of_several(result: Result) -> dict[int, Any]:
-    """The steps of a result that is a view which make other views, too (``unbind``), each with a key that is equal for
-    all results that the same operation makes."""
-    recipe = result.recipe
-    if not isinstance(recipe, OutputAlias):
-        return {}
-    chain = recipe.chain or ()
-    return {at: (recipe.base, recipe.detach, result.detached, passes.freeze((chain[:at], chain[at][:3])))
-            for at, step in enumerate(chain) if step[3] is not None}
-
-
-def _view(
-    recipe: OutputAlias, values: tuple[Any, ...], inputs: tuple[Any, ...], detached: bool, together: dict[int, Any],
-    several: dict[Any, Any],
-) -> torch.Tensor:
-    """Makes a result that is a view, in such a way that autograd knows it as a view of the right base.
-
-    Args:
-        together: see ``_operations_of_several``.
-        several: the results of such operations that are made already, by key; is added to.
-    """
-    base = (values if isinstance(recipe.base, ValueOutput) else inputs)[recipe.base.index]
-    # A result that has no history, but is a view for autograd, was taken with grad mode off.
-    with torch.set_grad_enabled(not detached or bool(recipe.detach)):
-        if recipe.detach == "before":
-            base = base.detach()
-        if recipe.chain is None:
-            base = base.as_strided(recipe.size, recipe.stride, base.storage_offset() + recipe.offset)
-        chain = recipe.chain or ()
-        known = [at for at, key in together.items() if key in several]
-        for at in range(known[-1] if known else 0, len(chain)):
-            target, args, kwargs, item = chain[at]
-            if item is None:
-                base = target(base, *args, **kwargs)
-                continue
-            key = together[at]
-            if key not in several:
-                several[key] = target(base, *args, **kwargs)
-            base = several[key][item]
-        return base.detach() if recipe.detach == "after" else base
 
 
 def _without_autograd(forward: Call) -> Call:

@@ -36,12 +36,11 @@ from dynamo_lite.backends.aot.segments import (
 from dynamo_lite.backends.aot.single_operation import is_left_to_autograd
 from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.inductor import graph_cache
-from dynamo_lite.backends.inductor.artifact import Artifact, Call, Pair
+from dynamo_lite.backends.inductor.artifact import Call, Pair, is_the_library_alone
 from dynamo_lite.backends.inductor.images_in_planes import put_in_planes
 from dynamo_lite.backends.inductor.recurrent import with_recurrent_loops
 from dynamo_lite.backends.inductor.route import Route, run_as_captured, run_eager, start_kept
 from dynamo_lite.runtime import signal_handlers
-from dynamo_lite.runtime.sized_operators import NAMESPACE
 from dynamo_lite.symbols.environment import Frozen
 
 
@@ -97,7 +96,7 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
         pair = None if artifact is None else Pair(interface, saved, names, artifact, None)
         if pair is not None:
             graph_cache.keep(key, pair)
-    if pair is not None and _is_the_library_alone(pair.forward):
+    if pair is not None and is_the_library_alone(pair.forward):
         return run_as_captured(gm, "autograd records its library calls itself")
     ready: list[Call] = []
 
@@ -127,14 +126,6 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
     double_backward = double_backward_of(gm, interface, saved, gradients)
     run = training_function(interface, call, saved, compile_backward, backward_checks(gm), double_backward)
     return _with_attributes(run, call, interface.mutated, bool(interface.written))
-
-
-def _is_the_library_alone(forward: Artifact) -> bool:
-    """Whether a forward pass is torch's operators and nothing else. Autograd records each of them then: its own
-    backward pass calls what a compiled one would call, without the overhead of a custom autograd function."""
-    calls = forward.library_calls
-    alone = not forward.kernels and bool(calls) and forward.replay is None
-    return alone and not any(name.startswith(f"{NAMESPACE}.") for name in calls)
 
 
 class _Recording:
