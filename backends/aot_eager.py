@@ -34,7 +34,7 @@ from dynamo_lite.backends.aot.graph import (
 )
 from dynamo_lite.backends.aot.interface import Result, at_call, with_formulas
 from dynamo_lite.backends.aot.record import record
-from dynamo_lite.backends.aot.training import Results
+from dynamo_lite.backends.aot.results import Results
 from dynamo_lite.backends.inductor.compile import compile_graph, run_otherwise
 from dynamo_lite.backends.inductor.route import Route
 

@@ -46,6 +46,9 @@ for _module in [m for name, m in sys.modules.items() if name.startswith("torch.t
     if hasattr(_module, "wrapper_set_seed"):
         _module.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)  # type: ignore[attr-defined]
 
+# Otherwise the gradients of small samples would be torch's own.
+dynamo_lite.config.torch_for_single_operations = False
+
 DTYPES = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "int8", "uint8", "bool", "complex64")
 SAMPLES = 8
 # How many library operations the report names, and in how many columns.

@@ -184,6 +184,9 @@ measured_products: bool = _option(
     False, "whether the library or our loops compute a matrix product on a CPU is decided by what both take for one of "
     "its kind, measured once in some milliseconds and kept in the cache folder; off, our loops compute it, unless the "
     "mode is max-autotune")
+torch_for_single_operations: bool = _option(
+    True, "whether torch's own autograd runs training graphs of one operation on few elements, which fusion can't make "
+    "faster; off, they are compiled like others")
 winograd: bool = _option(
     True, "whether convolutions of 3 x 3 taps on a CPU are computed by Winograd's minimal filtering F(2 x 2, 3 x 3) "
     "where that is faster: with less than half the products; rounding errors are those of the largest numbers in a "

@@ -19,6 +19,8 @@ os.environ.setdefault("DYNAMO_LITE_CACHE_GRAPHS", "0")
 os.environ.setdefault("DYNAMO_LITE_CACHE_SIZES", "0")
 # Which products are the library's is not to depend on how busy the machine is.
 os.environ.setdefault("DYNAMO_LITE_MEASURED_PRODUCTS", "0")
+# Small graphs of one operation are to test our gradients, not torch's.
+os.environ.setdefault("DYNAMO_LITE_TORCH_FOR_SINGLE_OPERATIONS", "0")
 # Processes that share the processors are not to spin for each other: libgomp reads this when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 for _name in ("DYNAMO_LITE_LOGS", "TORCH_LOGS"):

@@ -66,7 +66,8 @@ BACKEND_LAYERS = [
 # What the back end may import of the front end.
 FOR_BACKENDS = {"config", "exc", "log", "torch_versions", "runtime.autocast", "runtime.casts_inside", "runtime.raising",
                 "runtime.running_sizes", "runtime.saved_tensor_hooks", "runtime.signal_handlers",
-                "runtime.sized_operators", "runtime.storage_extent", "runtime.whole_calls",
+                "runtime.sized_operators", "runtime.storage_extent", "runtime.tensor_layouts",
+                "runtime.whole_calls",
                 "symbols.environment", "symbols.integers", "symbols.nodes", "symbols.records",
                 "symbols.torch_questions"}
 # What the front end may import of the back end.

@@ -15,12 +15,14 @@ import torch
 from torch.fx import GraphModule
 
 from dynamo_lite import torch_versions
-from dynamo_lite.backends.aot import ambient, ops, passes
+from dynamo_lite.backends.aot import ambient
 from dynamo_lite.backends.aot.call_sizes import at_sizes, has_formulas
 from dynamo_lite.backends.aot.double_backward import DoubleBackward, in_layout, is_wrapped
-from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
+from dynamo_lite.backends.aot.graph import ValueOutput
 from dynamo_lite.backends.aot.independence import IndependentResults, given_to_kernels, independent, unwritten
-from dynamo_lite.backends.aot.interface import Interface, Result, Saved, Written, at_call
+from dynamo_lite.backends.aot.interface import Interface, Saved, at_call
+from dynamo_lite.backends.aot.results import Results
+from dynamo_lite.backends.aot.usual_backward import UsualBackward
 
 Call = Callable[..., tuple[Any, ...]]
 NO_DOUBLE_BACKWARD = (
@@ -51,7 +53,7 @@ def training_function(
         return _results(interface, _without_autograd(forward))
     if not interface.requiring:
         forward = _without_a_leaf(forward)
-    apply = _autograd_function(interface, forward, saved, backward_for, checks, double_backward).apply
+    apply = _entry(_autograd_function(interface, forward, saved, backward_for, checks, double_backward))
     if double_backward is not None:
         apply = _through_views(apply, double_backward)
     if interface.unreached:
@@ -75,87 +77,6 @@ def _results(interface: Interface, values: Call) -> Call:
         return Results(results, values, interface.written)(*inputs)
 
     return run
-
-
-class Results:
-    """Writes to the captured graph's inputs, and makes its results from the forward pass's values, under autograd."""
-
-    def __init__(self, results: tuple[Result, ...], values: Call, written: tuple[Written, ...] = ()) -> None:
-        self._results = results
-        self._written = written
-        self._values = values
-        self._together = {id(result.recipe): _operations_of_several(result) for result in results}
-
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        values = self._values(*inputs)
-        for written in self._written:
-            _write(inputs[written.input], values[written.value], written)
-        made: dict[int, Any] = {}
-        several: dict[Any, Any] = {}
-        outputs = []
-        for result in self._results:
-            recipe = result.recipe
-            if isinstance(recipe, ValueOutput):
-                outputs.append(values[recipe.index])
-            elif isinstance(recipe, InputOutput):
-                outputs.append(inputs[recipe.index])
-            elif isinstance(recipe, LiteralOutput):
-                outputs.append(recipe.value)
-            else:
-                # Each recipe object stands for one tensor, however often that is returned.
-                if id(recipe) not in made:
-                    together = self._together[id(recipe)]
-                    made[id(recipe)] = _view(recipe, values, inputs, result.detached, together, several)
-                outputs.append(made[id(recipe)])
-        return tuple(outputs)
-
-
-def _write(tensor: torch.Tensor, value: torch.Tensor, written: Written) -> None:
-    """Writes an input's final value in place of the program's own writes, of which autograd needs only the last."""
-    with torch.set_grad_enabled(written.differentiable):
-        ops.overwrite(tensor, value, written.writes)
-
-
-def _operations_of_several(result: Result) -> dict[int, Any]:
-    """The steps of a result that is a view which make other views, too (``unbind``), each with a key that is equal for
-    all results that the same operation makes."""
-    recipe = result.recipe
-    if not isinstance(recipe, OutputAlias):
-        return {}
-    chain = recipe.chain or ()
-    return {at: (recipe.base, recipe.detach, result.detached, passes.freeze((chain[:at], chain[at][:3])))
-            for at, step in enumerate(chain) if step[3] is not None}
-
-
-def _view(
-    recipe: OutputAlias, values: tuple[Any, ...], inputs: tuple[Any, ...], detached: bool, together: dict[int, Any],
-    several: dict[Any, Any],
-) -> torch.Tensor:
-    """Makes a result that is a view, in such a way that autograd knows it as a view of the right base.
-
-    Args:
-        together: see ``_operations_of_several``.
-        several: the results of such operations that are made already, by key; is added to.
-    """
-    base = (values if isinstance(recipe.base, ValueOutput) else inputs)[recipe.base.index]
-    # A result that has no history, but is a view for autograd, was taken with grad mode off.
-    with torch.set_grad_enabled(not detached or bool(recipe.detach)):
-        if recipe.detach == "before":
-            base = base.detach()
-        if recipe.chain is None:
-            base = base.as_strided(recipe.size, recipe.stride, base.storage_offset() + recipe.offset)
-        chain = recipe.chain or ()
-        known = [at for at, key in together.items() if key in several]
-        for at in range(known[-1] if known else 0, len(chain)):
-            target, args, kwargs, item = chain[at]
-            if item is None:
-                base = target(base, *args, **kwargs)
-                continue
-            key = together[at]
-            if key not in several:
-                several[key] = target(base, *args, **kwargs)
-            base = several[key][item]
-        return base.detach() if recipe.detach == "after" else base
 
 
 def _without_autograd(forward: Call) -> Call:
@@ -258,9 +179,10 @@ def _autograd_function(
     count = len(interface.layouts)
     fixed = [i for i, differentiable in enumerate(interface.differentiable) if not differentiable]
     sources = tuple(zip(saved.inputs, saved.values))
-    independence = independent(interface.differentiable, saved.readers, saved.together)
-    backwards = _BackwardCalls(backward_for)
-    sizes, layouts = interface.sizes, interface.layouts
+    sizes = interface.sizes
+    keeps_versions = not torch_versions.SAVED_ONE_BY_ONE and sum(interface.differentiable) > 1
+    usual = UsualBackward(bool(sources))
+    any_backward = _AnyBackward(interface, saved, _BackwardCalls(backward_for), checks, double_backward, usual)
 
     class Compiled(torch.autograd.Function):
         """One call of the compiled graph."""
@@ -268,48 +190,95 @@ def _autograd_function(
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
             if double_backward is not None:
-                ctx.kept, ctx.tensors = double_backward.keep_inputs(inputs), double_backward.views_among(inputs)
+                ctx.kept = double_backward.keep_inputs(inputs)
+                if double_backward.by_views:
+                    ctx.tensors = double_backward.views_among(inputs)
             if sizes:
                 ctx.sizes = sizes.of(inputs)
             computed = forward(*inputs)
             values = computed[:count]
             ctx.set_materialize_grads(False)
-            _save(ctx, [inputs[i] if i is not None else computed[v] for i, v in sources], interface.differentiable)
+            if sources:
+                tensors = [inputs[i] if i is not None else computed[v] for i, v in sources]
+                ctx.save_for_backward(*tensors)
+                if keeps_versions:
+                    ctx.versions = [t._version for t in tensors]
             if fixed:
                 ctx.mark_non_differentiable(*[values[i] for i in fixed])
             return values
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-            if _needs_nothing(interface, ctx, grads):
-                return (None,) * len(ctx.needs_input_grad)
-            for check in checks:
-                check()
-            given = tuple(grad is not None for grad in grads)
-            # vmap computes batches of gradients; these have no memory that kernels could read.
-            call = None if torch.is_grad_enabled() or any(map(is_wrapped, grads)) else backwards.get(given)
-            if call is None and double_backward is not None and (known := _all_saved(ctx, sources)) is not None:
-                found = double_backward.gradients(ctx.kept, known, grads, _needed(ctx), ctx.sizes if sizes else ())
+            made = usual.run(ctx, grads)
+            return any_backward.run(ctx, grads) if made is None else made
+
+    # What the engine calls. The class's own ``apply`` first finds out which method of `Compiled` to call.
+    Compiled._backward_cls.apply = Compiled.backward  # type: ignore[attr-defined]
+    Compiled._backward_cls.tensors = ()  # type: ignore[attr-defined]
+    return Compiled
+
+
+class _AnyBackward:
+    """The backward pass of a pair, for whatever gradients come in; the arguments are those of ``training_function``.
+
+    Args:
+        usual: takes note of the gradients that nearly every call gets.
+    """
+
+    def __init__(
+        self, interface: Interface, saved: Saved, calls: _BackwardCalls, checks: Sequence[Callable[[], None]],
+        double_backward: DoubleBackward | None, usual: UsualBackward,
+    ) -> None:
+        self._interface, self._saved, self._calls, self._checks = interface, saved, calls, checks
+        self._double_backward, self._usual = double_backward, usual
+        self._sources = tuple(zip(saved.inputs, saved.values))
+        self._independence = independent(interface.differentiable, saved.readers, saved.together)
+        self._has_usual = not (interface.sizes or checks or interface.freed) and interface.requiring
+
+    def run(self, ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The gradients of the inputs."""
+        interface, saved = self._interface, self._saved
+        if _needs_nothing(interface, ctx, grads):
+            return (None,) * len(ctx.needs_input_grad)
+        for check in self._checks:
+            check()
+        given = tuple(grad is not None for grad in grads)
+        sizes = ctx.sizes if interface.sizes else ()
+        # vmap computes batches of gradients; these have no memory that kernels could read.
+        call = None if torch.is_grad_enabled() or any(map(is_wrapped, grads)) else self._calls.get(given)
+        if call is None and self._double_backward is not None:
+            known = _all_saved(ctx, self._sources)
+            if known is not None:
+                found = self._double_backward.gradients(ctx.kept, known, grads, _needed(ctx), sizes)
                 if found is not None:
                     return found
-            call = call or backwards.required(given)
-            given_to_call: list[Any] = []
-            if sources:  # where eager saves nothing, the backward pass may run again even if the graph is not retained
-                given_to_call += _take(ctx, independence, given, interface.differentiable, saved, count)
-                # The call frees saved values after their last use; nobody else holds them unless the graph is retained.
-                ctx.maybe_clear_saved_tensors()
-            if sizes:
-                given_to_call += ctx.sizes
-            now = at_sizes(layouts, ctx.sizes) if sizes else layouts
-            given_to_call += [in_layout(g, *now[i]) for i, g in enumerate(grads) if g is not None]
-            if not torch.is_grad_enabled():
-                return _call_backward(call, given_to_call)
-            with torch.no_grad():
-                made = _call_backward(call, given_to_call)
-            # Differentiating the gradients again is an error only if it happens.
-            return tuple(None if g is None else _marked(g) for g in made)
+        call = call or self._calls.required(given)
+        given_to_call: list[Any] = []
+        if self._sources:  # where eager saves nothing, it may run again even if the graph is not retained
+            count = len(interface.layouts)
+            given_to_call += _take(ctx, self._independence, given, interface.differentiable, saved, count)
+            # The call frees saved values after their last use; nobody else holds them unless the graph is retained.
+            ctx.maybe_clear_saved_tensors()
+        given_to_call += sizes
+        now = at_sizes(interface.layouts, sizes) if sizes else interface.layouts
+        come = [in_layout(g, *now[i]) for i, g in enumerate(grads) if g is not None]
+        given_to_call += come
+        if self._has_usual and given == interface.differentiable:
+            self._usual.learn(grads, come, call)
+        del come
+        if not torch.is_grad_enabled():
+            return _call_backward(call, given_to_call)
+        with torch.no_grad():
+            made = _call_backward(call, given_to_call)
+        # Differentiating the gradients again is an error only if it happens.
+        return tuple(None if g is None else _marked(g) for g in made)
 
-    return Compiled
+
+def _entry(function: type[torch.autograd.Function]) -> Call:
+    """The call of an autograd function, without the steps in Python that ask for transforms of ``torch.func``: guards
+    keep calls under these, and tensors wrapped by these, out of compiled graphs."""
+    bound: Call = torch._C._FunctionBase.__dict__["apply"].__get__(None, function)
+    return bound
 
 
 def _needs_nothing(interface: Interface, ctx: Any, grads: Sequence[Any]) -> bool:
@@ -322,12 +291,6 @@ def _needs_nothing(interface: Interface, ctx: Any, grads: Sequence[Any]) -> bool
         if grads[at] is not None and (freed.before_inputs or _goes_to_all_leaves(ctx)):
             raise RuntimeError(freed.error)
     return not interface.requiring or all(grad is None for grad in grads)
-
-
-def _save(ctx: Any, tensors: Sequence[torch.Tensor], differentiable: tuple[bool, ...]) -> None:
-    ctx.save_for_backward(*tensors)
-    if not torch_versions.SAVED_ONE_BY_ONE and sum(differentiable) > 1:
-        ctx.versions = [t._version for t in tensors]
 
 
 def _all_saved(ctx: Any, sources: Sequence[Any]) -> Sequence[Any] | None:

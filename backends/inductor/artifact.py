@@ -35,6 +35,7 @@ from dynamo_lite.backends.inductor.device_graphs import CudaRecorder
 from dynamo_lite.backends.inductor.program import ExternCall, KernelCall, Program, step_writes
 from dynamo_lite.backends.inductor.replay import replayed, report_refusal
 from dynamo_lite.backends.inductor.replay_plan import ReplayPlan, plan_replay
+from dynamo_lite.runtime.sized_operators import NAMESPACE
 
 _runtime.use_tensor_type(torch.Tensor)
 _runtime.use_profiler(vars(torch.autograd.profiler), "_is_profiler_enabled", torch._C._profiler._RecordFunctionFast)
@@ -110,6 +111,14 @@ def write(aten: AtenGraph, program: Program, scopes: dict[str, bool], replays: b
         _raises_before_writes(program), len(kernels), sum(_moved(counted, step) for step in kernels),
         tuple(_operation(step.target) for step in calls), program.launches, gpus_of(program),
         plan_replay(aten, counted, scopes) if replays else None)
+
+
+def is_the_library_alone(artifact: Artifact) -> bool:
+    """Whether a graph is torch's operators and nothing else. In a forward pass, autograd records each of them then: its
+    own backward pass calls what a compiled one would call, without the overhead of a custom autograd function."""
+    calls = artifact.library_calls
+    alone = not artifact.kernels and bool(calls) and artifact.replay is None
+    return alone and not any(name.startswith(f"{NAMESPACE}.") for name in calls)
 
 
 def start(artifact: Artifact) -> Call:

@@ -26,14 +26,14 @@ from dynamo_lite.backends.aot.call_sizes import has_symbols
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS, REQUIRED
 from dynamo_lite.backends.aot.functional import CannotCut, CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import needs_gradients
-from dynamo_lite.backends.aot.graph import AtenGraph
+from dynamo_lite.backends.aot.graph import AtenGraph, OutputAlias
 from dynamo_lite.backends.aot.loss_pattern import with_chunked_losses
 from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.inductor import device_random, gpu_info, graph_cache, kept_files
-from dynamo_lite.backends.inductor.artifact import Artifact, Call, start, write
+from dynamo_lite.backends.inductor.artifact import Artifact, Call, is_the_library_alone, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
 from dynamo_lite.backends.inductor.recurrent import with_recurrent_loops
-from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
+from dynamo_lite.backends.inductor.route import Route, run_as_captured, run_eager, start_kept
 from dynamo_lite.backends.inductor.scalar_split import (
     compile_scalar_split,
     enters_inference_mode,
@@ -137,7 +137,10 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], route: Route, key:
         from dynamo_lite.backends.inductor.training import compile_training
 
         return compile_training(gm, example_inputs, route, key)
-    kept = start_kept(graph_cache.find(key))
+    found = graph_cache.find(key)
+    if _is_one_library_call(found):
+        return run_as_captured(gm, "it is one call of the library")
+    kept = start_kept(found)
     if kept is not None:
         return kept
     try:
@@ -151,6 +154,8 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], route: Route, key:
         return run_eager(gm, f"{what}: {type(e).__name__}: {e}", fault=True)
     if log.enabled("aot_graphs"):
         log.artifact("aot_graphs").info("%s", aten.describe())
+    if _views_inputs_alone(aten):
+        return run_as_captured(gm, "its results are views of its inputs")
     scopes = {
         "no_grad": torch.is_grad_enabled() and any(_requires_grad(value) for value in example_inputs),
         "no_autocast": ambient.casts(),
@@ -159,7 +164,23 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], route: Route, key:
     call, artifact = route.build(aten, scopes)
     if artifact is not None:
         graph_cache.keep(key, artifact)
+    if _is_one_library_call(artifact):
+        return run_as_captured(gm, "it is one call of the library")
     return call
+
+
+def _is_one_library_call(artifact: Artifact | None) -> bool:
+    """Whether a graph without gradients is one of torch's operators, which the program calls as fast itself."""
+    if artifact is None or not config.torch_for_single_operations or artifact.mutated or artifact.gpus:
+        return False
+    calls = artifact.library_calls
+    return len(calls) == 1 and calls[0].startswith("aten.") and is_the_library_alone(artifact)
+
+
+def _views_inputs_alone(aten: AtenGraph) -> bool:
+    """Whether a graph computes nothing, and makes its results by view operations."""
+    views = any(isinstance(result, OutputAlias) for result in aten.outputs)
+    return views and not aten.mutated and not any(node.op in ("call_function", "get_attr") for node in aten.graph.nodes)
 
 
 def _build(

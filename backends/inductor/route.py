@@ -49,3 +49,11 @@ def run_eager(gm: GraphModule, reason: str, fault: bool = False) -> Callable[...
         log.artifact("fallbacks").log(logging.WARNING if fault else logging.INFO, "a graph runs in eager: %s", reason)
     metrics.count_fallback(reason)
     return gm.forward
+
+
+def run_as_captured(gm: GraphModule, reason: str) -> Callable[..., Any]:
+    """Runs the graph itself, by choice: torch's own calls are at least as fast as compiled code. A front end that finds
+    ``gm.meta["as_captured"]`` may run the program's own bytecode in place of the graph."""
+    log.artifact("fallbacks").debug("a graph runs as torch's calls: %s", reason)
+    gm.meta["as_captured"] = True
+    return gm.forward

@@ -6,6 +6,7 @@ recording, or from two recordings whose nodes have the same names.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,14 +33,14 @@ from dynamo_lite.backends.aot.segments import (
     is_one_pointwise_call,
     segments_of,
 )
+from dynamo_lite.backends.aot.single_operation import is_left_to_autograd
 from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.inductor import graph_cache
-from dynamo_lite.backends.inductor.artifact import Artifact, Call, Pair
+from dynamo_lite.backends.inductor.artifact import Call, Pair, is_the_library_alone
 from dynamo_lite.backends.inductor.images_in_planes import put_in_planes
 from dynamo_lite.backends.inductor.recurrent import with_recurrent_loops
-from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
+from dynamo_lite.backends.inductor.route import Route, run_as_captured, run_eager, start_kept
 from dynamo_lite.runtime import signal_handlers
-from dynamo_lite.runtime.sized_operators import NAMESPACE
 from dynamo_lite.symbols.environment import Frozen
 
 
@@ -78,9 +79,8 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
         try:
             with log.phase("aot"):
                 joint = recording.first()
-                if is_one_pointwise_call(gm, joint):
-                    log.artifact("fallbacks").debug("a segment is one pointwise operation and runs as torch's call")
-                    return gm.forward
+                if is_one_pointwise_call(gm, joint) or is_left_to_autograd(joint):
+                    return run_as_captured(gm, "it is one operation on few elements, or views alone")
                 forward, saved = partition(joint)
                 backward = backward_graph(joint, saved)
         except CannotFunctionalize as e:
@@ -96,8 +96,8 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
         pair = None if artifact is None else Pair(interface, saved, names, artifact, None)
         if pair is not None:
             graph_cache.keep(key, pair)
-    if pair is not None and _is_the_library_alone(pair.forward):
-        return gm.forward
+    if pair is not None and is_the_library_alone(pair.forward):
+        return run_as_captured(gm, "autograd records its library calls itself")
     ready: list[Call] = []
 
     def compile_backward(given: tuple[bool, ...]) -> Call | None:
@@ -125,18 +125,7 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
     gradients = recording.gradients_by(route) if not interface.sizes and not backward_checks(gm) else None
     double_backward = double_backward_of(gm, interface, saved, gradients)
     run = training_function(interface, call, saved, compile_backward, backward_checks(gm), double_backward)
-    return _Trained(run, call, interface.mutated, bool(interface.written))
-
-
-def _is_the_library_alone(forward: Artifact) -> bool:
-    """Whether a forward pass is torch's operators and nothing else. Autograd records each of them then: its own
-    backward pass calls what a compiled one would call, without the overhead of a custom autograd function."""
-    calls = forward.library_calls
-    alone = not forward.kernels and bool(calls) and forward.replay is None
-    if not alone or any(name.startswith(f"{NAMESPACE}.") for name in calls):
-        return False
-    log.artifact("fallbacks").debug("a graph of library calls alone is recorded by autograd itself")
-    return True
+    return _with_attributes(run, call, interface.mutated, bool(interface.written))
 
 
 class _Recording:
@@ -212,17 +201,13 @@ def _with_sizes_fixed(gm: GraphModule, example_inputs: list[Any], error: Excepti
     return static_twins(fake_mode_of(gm, example_inputs), example_inputs)
 
 
-class _Trained:
+def _with_attributes(
+    run: Callable[..., tuple[Any, ...]], forward: Any, mutated: tuple[int, ...], written: bool
+) -> Callable[..., tuple[Any, ...]]:
     """The function that ``inductor_lite`` returns for a graph that takes part in autograd."""
-
-    def __init__(
-        self, run: Callable[..., tuple[Any, ...]], forward: Any, mutated: tuple[int, ...], written: bool
-    ) -> None:
-        self._run = run
-        self.generated_code = forward.generated_code
-        self.mutated_inputs = mutated
-        self.raises_before_writes = forward.raises_before_writes
-        self.counts_writes = written  # written inputs are copied behind the kernels, by copies that autograd sees
-
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        return self._run(*inputs)
+    trained: Any = functools.partial(run)  # it has attributes, and costs a call no Python frame
+    trained.generated_code = forward.generated_code
+    trained.mutated_inputs = mutated
+    trained.raises_before_writes = forward.raises_before_writes
+    trained.counts_writes = written  # written inputs are copied behind the kernels, by copies that autograd sees
+    return trained

@@ -220,11 +220,24 @@ typedef struct {
     PyObject *weakrefs;
 } CompiledFunction;
 
+/* Calls a function in plain Python, including all that it calls. */
+static PyObject *
+call_unhooked(ThreadState *thread, PyObject *fn, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Switched switched = begin_hook(thread, NULL);
+    PyObject *result = PyObject_Vectorcall(fn, args, nargsf, kwnames);
+    end_hook(thread, switched);
+    if (result != NULL && unhook_if_generator(result) < 0) {
+        Py_CLEAR(result);
+    }
+    return result;
+}
+
 /* Calls guarded code without an ordinary call, if an entry fits. NULL without an exception: none does. */
 static PyObject *
 call_hit(ThreadState *thread, FrameHook *hook, PyObject *fn, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames)
 {
-    PyObject *self = NULL;
+    PyObject *self = NULL, *const called = fn;
     if (PyMethod_Check(fn)) {
         self = PyMethod_GET_SELF(fn);
         fn = PyMethod_GET_FUNCTION(fn);
@@ -256,6 +269,9 @@ call_hit(ThreadState *thread, FrameHook *hook, PyObject *fn, PyObject *const *ar
         if (found > 0) {
             if (entry->code != NULL) {
                 result = run_guarded(thread, hook, entry, function, &frame, &inputs, NULL);
+            }
+            else if (!entry->needs_hook) {
+                result = call_unhooked(thread, called, args, (size_t)n_args, kwnames);
             }
             Py_DECREF(entry);
             Py_XDECREF(inputs);

@@ -24,7 +24,15 @@ from . import kept_sizes, trace
 from .decide import decide, note_skipped
 from .emit import direct_call, emit_code, plan_code
 from .entry import make_entry
-from .finish import close_graph, compile_graph, find_exit, nothing_to_run, report_break, uncompiled
+from .finish import (
+    close_graph,
+    compile_graph,
+    find_exit,
+    nothing_to_run,
+    report_break,
+    runs_as_well_in_python,
+    uncompiled,
+)
 from .growth import with_growing_sizes
 from .recompiles import first_request, note_compile
 from .request import Frame, Settings, TraceRequest, frame_id
@@ -132,6 +140,8 @@ def _compile_trace(settings: Settings, opened: trace.Trace) -> GuardedCode | Tra
         if plain is not None:
             return plain
         compiled = compile_graph(settings, end, graph)
+        if runs_as_well_in_python(end, graph, compiled):
+            return uncompiled(opened, hooked=False)
         emitter = emit_code(end, plan, graph, compiled)
         return make_entry(settings, end, plan, graph, emitter, direct_call(end, emitter, compiled))
     except exc.Unsupported as error:

@@ -131,6 +131,20 @@ def nothing_to_run(settings: Settings, end: FrameExit, graph: Graph) -> GuardedC
     return None
 
 
+_FEW_INSTRUCTIONS = 40
+
+
+def runs_as_well_in_python(end: FrameExit, graph: Graph, compiled: Compiled | None) -> bool:
+    """Whether the frame itself is the fastest form of its graph: the backend runs the graph as captured, and the frame
+    does little beside the graph's calls. Its callees have been evaluated with it, so they need not be intercepted."""
+    if end.returned is None or graph.module is None or compiled is None:
+        return False
+    if not graph.module.meta.get("as_captured") or compiled.run != graph.module.forward:
+        return False
+    tx = end.trace.tx
+    return tx.depth == 0 and tx.visits == tx.budget.evaluated <= _FEW_INSTRUCTIONS
+
+
 def uncompiled(trace: Trace, hooked: bool = True) -> GuardedCode:
     """An entry that runs the frame in plain Python; `hooked`: whether its callees may have something to compile."""
     trace.output.restore_state()

@@ -17,11 +17,11 @@ from typing import Any
 
 import torch
 
-from dynamo_lite.backends.aot.decompositions import classes, losses, masks, normalization, zeros
+from dynamo_lite.backends.aot.decompositions import activations, classes, losses, masks, normalization, zeros
 
 REQUIRED: dict[Any, Callable[..., Any]] = {**normalization.REQUIRED, **classes.REQUIRED, **zeros.REQUIRED}
 FOR_KERNELS: dict[Any, Callable[..., Any]] = {
-    **REQUIRED, **normalization.FOR_KERNELS, **masks.FOR_KERNELS, **losses.FOR_KERNELS}
+    **REQUIRED, **normalization.FOR_KERNELS, **masks.FOR_KERNELS, **losses.FOR_KERNELS, **activations.FOR_KERNELS}
 
 
 def register_decomposition(target: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
