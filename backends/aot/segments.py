@@ -3,14 +3,16 @@ and is used afterwards in the graph.
 
 A compiled graph is one node of autograd. A tensor that the program sees, because the graph returns it or has written to
 it, may be asked for its gradient, get a hook, or retain its gradient. So operations that use this tensor have to belong
-to a later node. The graph is cut before the first use of such a tensor that follows the last write to it. Each segment
-is a graph of its own, with nodes that set torch's state as it is at its beginning, and restore it at the end.
+to a later node. The graph is cut before the first use of such a tensor that follows the last write to it, and between
+two tensors on which the program has registered hooks: hooks of two nodes run in eager's order. Each segment is a graph
+of its own, with nodes that set torch's state as it is at its beginning, and restore it at the end.
 
 Invariant: the nodes of all segments are the graph's nodes, in the program's order.
 """
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -178,11 +180,13 @@ def _cuts(gm: GraphModule, order: list[Node], example_inputs: list[Any]) -> list
     """Indices where segments after the first begin; as few as are enough for all tensors that the program sees."""
     values = {id(value): value for value in _visible(gm, example_inputs)}
     apart = [at for at, node in enumerate(order) if _runs_apart(node)]
-    if not values and not apart:
+    hooked = [at for at, node in enumerate(order) if node.meta.get("hooked")]
+    if not values and not apart and len(hooked) < 2:
         return []
     uses = [_Use.of(node) for node in order]
     modes = _grad_modes(order)
     needed = [interval for value in values.values() for interval in _between(order, uses, value, modes)]
+    needed += [(one, other) for one, other in itertools.pairwise(hooked) if not _of_one_call(order[one], order[other])]
     for at in apart:
         end = at + 1
         while end < len(order) and _takes_an_item(order[end], order[at]):
@@ -198,6 +202,12 @@ def _cuts(gm: GraphModule, order: list[Node], example_inputs: list[Any]) -> list
         if not found or found[-1] <= after:
             found.append(before)
     return found
+
+
+def _of_one_call(one: Node, other: Node) -> bool:
+    """Whether two nodes select results of the same call, which autograd differentiates together."""
+    return one.args[:1] == other.args[:1] and all(
+        isinstance(node.args[0], Node) and _takes_an_item(node, node.args[0]) for node in (one, other))
 
 
 def _visible(gm: GraphModule, example_inputs: list[Any]) -> Iterator[torch.Tensor]:
