@@ -3,7 +3,8 @@ of what later operations do to such tensors, to views of leaves, and to tensors 
 
 In the trace, ``x`` becomes ``y.detach()``; views that were taken of it before keep the old memory. For a tensor from
 outside, `data` is really set after the graph. Invariant: a tensor from outside that requires gradients is not used with
-gradients enabled until the trace has ended, because the graph could not route its gradient through its stand-in.
+gradients enabled until the trace has ended: a backward pass reads what a leaf's `data` is by then, and a graph could
+only keep what it was in the forward pass.
 """
 from __future__ import annotations
 
