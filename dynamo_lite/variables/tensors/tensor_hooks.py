@@ -137,7 +137,7 @@ def _registered(tx: Tracer, method: Any, tensor: TensorVariable, hook: VariableT
     before = next((call.args[0] for call in reversed(output.effects.calls) if isinstance(call, Registration)), None)
     handle = HookHandleVariable(method, tensor, realized(tx, hook), before)  # type: ignore[arg-type]
     output.effects.add_call(Registration(method, [handle], {}, (), _line(tx), tensor))
-    tensor.node.meta["hooked"] = True  # tells a backend that differentiates: hooks of two tensors run in an order
+    tensor.node.meta["hooked"] = True  # tells a backend that differentiates: its node is to make nothing else
     return handle
 
 

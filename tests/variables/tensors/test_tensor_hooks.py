@@ -260,6 +260,17 @@ def of_a_result_that_is_the_input(noted):
 
 
 @program
+def gets_no_gradient(noted):
+    def function(x):
+        a = x.sin()
+        y = a * 2
+        y.register_hook(lambda grad: noted.append(1))
+        return a + 1
+
+    return function
+
+
+@program
 def retained_gradient(noted):
     def function(x):
         y = x.sin()
