@@ -155,9 +155,10 @@ _kind("functorch", "a functorch transform",
       "transforms (vmap, grad, jvp, ...) run their function under interpreter levels of functorch's",
       "compile the function inside, or call the transform outside the compiled function")
 _kind("autograd_in_graph", "autograd inside the function",
-      "backward() and hooks on tensors run code of the autograd engine, and so does autograd.grad where histories or "
-      "hooks from outside of the graph take part; a custom autograd function or a checkpoint whose function has "
-      "effects, or reads what may have changed, can't run later as it was captured",
+      "backward() runs the autograd engine, and so does autograd.grad where histories or hooks from outside of the "
+      "graph take part; a hook on a tensor whose history changes behind it, or in a function that torch calls by "
+      "itself; a custom autograd function or a checkpoint whose function has effects, or reads what may have changed, "
+      "can't run later as it was captured",
       "compile the forward part and call backward() outside; detach what torch.autograd.grad need not go through")
 _kind("grad_mode_mismatch", "gradients that a graph can't reproduce",
       "requires_grad changes, or an input is changed in place while it needs a gradient",

@@ -3,8 +3,10 @@ and is used afterwards in the graph.
 
 A compiled graph is one node of autograd. A tensor that the program sees, because the graph returns it or has written to
 it, may be asked for its gradient, get a hook, or retain its gradient. So operations that use this tensor have to belong
-to a later node. The graph is cut before the first use of such a tensor that follows the last write to it. Each segment
-is a graph of its own, with nodes that set torch's state as it is at its beginning, and restore it at the end.
+to a later node. The graph is cut before the first use of such a tensor that follows the last write to it, and around
+the call that makes a tensor on which the program has registered a hook: hooks of different nodes run in eager's order,
+and only if the tensor gets a gradient. Each segment is a graph of its own, with nodes that set torch's state as it is
+at its beginning, and restore it at the end.
 
 Invariant: the nodes of all segments are the graph's nodes, in the program's order.
 """
@@ -178,12 +180,14 @@ def _cuts(gm: GraphModule, order: list[Node], example_inputs: list[Any]) -> list
     """Indices where segments after the first begin; as few as are enough for all tensors that the program sees."""
     values = {id(value): value for value in _visible(gm, example_inputs)}
     apart = [at for at, node in enumerate(order) if _runs_apart(node)]
-    if not values and not apart:
+    hooked = [at for at, node in enumerate(order) if node.meta.get("hooked")]
+    if not values and not apart and not hooked:
         return []
     uses = [_Use.of(node) for node in order]
     modes = _grad_modes(order)
     needed = [interval for value in values.values() for interval in _between(order, uses, value, modes)]
-    for at in apart:
+    # A node calls the hooks of all its results, also of one that gets no gradient, so a hooked result's call is alone.
+    for at in (*apart, *(order.index(_call_of(order[place])) for place in hooked)):
         end = at + 1
         while end < len(order) and _takes_an_item(order[end], order[at]):
             end += 1
@@ -198,6 +202,12 @@ def _cuts(gm: GraphModule, order: list[Node], example_inputs: list[Any]) -> list
         if not found or found[-1] <= after:
             found.append(before)
     return found
+
+
+def _call_of(node: Node) -> Node:
+    """The call whose result, or one of whose results, the node is."""
+    call = node.args[0] if node.args else None
+    return _call_of(call) if isinstance(call, Node) and _takes_an_item(node, call) else node
 
 
 def _visible(gm: GraphModule, example_inputs: list[Any]) -> Iterator[torch.Tensor]:

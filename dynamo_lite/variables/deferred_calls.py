@@ -1,4 +1,4 @@
-"""Calls that are made after the graph: logging.
+"""Calls that are made after the graph: logging, and hooks of tensors.
 
 A logging call whose arguments are all known while tracing depends on nothing that the graph changes. So generated code
 makes the call, in the program's order, from frames that look like the program's own.
@@ -31,6 +31,7 @@ class DeferredCall:
         args, kwargs: the arguments of the call.
         frames: functions that each call the next one, as the frames of the program did, outermost first.
         line: the line of the call in the captured frame.
+        hooks: the tensor whose history the call gives a hook.
     """
 
     function: Any
@@ -38,6 +39,7 @@ class DeferredCall:
     kwargs: dict[str, VariableTracker]
     frames: tuple[types.FunctionType, ...]
     line: int | None
+    hooks: VariableTracker | None = None
 
     def emit(self, cg: Codegen) -> None:
         """Emits the call."""

@@ -76,6 +76,8 @@ def ends_with_effect(value: Any) -> bool:
         return False
     if weakref.getweakrefcount(value) > 0:
         return True
+    if cls is weakref.ref:
+        return value.__callback__ is not None  # its callback is no longer called
     if is_made_by_python(cls) or issubclass(cls, (*_HOLDERS, *_ITERTOOLS)):
         return False
     return cls.__module__.partition(".")[0] not in _HOLDER_MODULES

@@ -457,3 +457,28 @@ def test_the_border_between_two_graphs_is_no_reason_to_give_up():
         for c in (3, 4, 5, 7, 9, 20, 6, 7, 8):
             assert torch.equal(compiled(x, c), window(x, c)), c
     assert log.counters()["graphs"] == 4 and "recompile_limit" not in log.counters()
+
+
+# ---------------------------------------------------------------- numbers that change along with a flag
+class CacheOfKeys:
+    """What it holds begins empty, as static caches of language models do."""
+
+    def __init__(self):
+        self.is_ready = False
+        self.length = 0
+
+
+def shifted_by_length(x, cache):
+    y = x + cache.length
+    return y * 2 if cache.is_ready else y
+
+
+def test_a_number_that_changes_along_with_a_flag_is_seen_to_change():
+    cache, x = CacheOfKeys(), torch.ones(3)
+    compiled = dynamo_lite.compile(shifted_by_length, backend="eager", fullgraph=True)
+    before = log.counters().get("graphs", 0)
+    for length in (0, 5, 6, 7, 8):
+        cache.length = length
+        cache.is_ready = length > 0
+        assert torch.equal(compiled(x, cache), shifted_by_length(x, cache))
+    assert log.counters()["graphs"] - before == 2

@@ -49,7 +49,7 @@ class CachedFunctionVariable(RealObjectVariable):
         constant = not sized and all(a.is_constant() for a in (*args, *kwargs.values()))
         if constant and not may_change_something(self.value.__wrapped__):
             return self._ask(tx, tuple(a.constant() for a in args), {k: v.constant() for k, v in kwargs.items()})
-        calls = tx.output.effects.calls
+        calls, unchanged = tx.output.effects.calls, _is_as_at_entry(tx.output)
         begun, operations, nodes = len(calls), tx.output.operations, len(tx.output.graph.nodes)
         with tx.output.effects.watched() as touched:
             result = tx.call(self._inside(tx), args, kwargs)
@@ -67,6 +67,10 @@ class CachedFunctionVariable(RealObjectVariable):
             return self._ask(tx, tuple(a.constant() for a in args), {k: v.constant() for k, v in kwargs.items()})
         elif tx.output.operations == operations and all(map(_is_known, (*args, *kwargs.values()))):
             return self._ask_for_objects(tx, args, kwargs, result)
+        elif unchanged and not sized and all(map(_is_known, (*args, *kwargs.values()))) and not any(
+                node.meta.get("impure") for node in list(tx.output.graph.nodes)[nodes:]):
+            # It makes tensors, once, of what is there already; the nodes that were recorded here have no use.
+            return self._ask_known(tx, args, kwargs, _known_arguments(args, kwargs), result)
         elif sized or not (result.is_constant() and is_constant_value(result.constant())):
             # The cache returns the same object each time, which may have been changed since.
             unsupported("call_skipped", f"{self.describe()} keeps an object, for {_first_unknown(args, kwargs)}")
@@ -77,7 +81,7 @@ class CachedFunctionVariable(RealObjectVariable):
     ) -> VariableTracker:
         """The cached result for objects of the program and symbolic sizes, if it equals `result`, the result of the
         function itself."""
-        known = tuple(map(_real, args)), {name: _real(a) for name, a in kwargs.items()}
+        known = _known_arguments(args, kwargs)
         # The function itself is called first, as that leaves the cache unchanged: the program may have changed state
         # that the function reads, and a call of the cached function now would keep a result from before that change.
         for function in (self.value.__wrapped__, self.value):
@@ -187,6 +191,19 @@ def _real(argument: VariableTracker) -> Any:
     if _is_tuple(argument):
         return Parts(argument.python_type(), [_real(part) for part in argument.items])  # type: ignore[attr-defined]
     return argument.constant() if argument.is_constant() else weakref.ref(argument.value)
+
+
+def _known_arguments(
+    args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tuple(map(_real, args)), {name: _real(a) for name, a in kwargs.items()}
+
+
+def _is_as_at_entry(output: Any) -> bool:
+    """Whether a function that is called now, while tracing, finds what it finds when the program calls it: the trace
+    has changed no object or tensor from outside and no state of torch, and is in no function that torch calls."""
+    return not (output.effects.has_changes() or output.written_storages or output.rebound or output.state_changes()
+                or output.open_modes or output.parts or output.examples)
 
 
 def _opened(argument: VariableTracker, given: list[VariableTracker]) -> Any:

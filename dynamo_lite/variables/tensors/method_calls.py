@@ -40,8 +40,7 @@ breaks("numpy_conversion", Tensor.numpy, Tensor.__array__)
 breaks("data_ptr", Tensor.data_ptr, Tensor.untyped_storage, Tensor.storage, Tensor._typed_storage,
        Tensor.storage_offset, Tensor.__dlpack__, Tensor.share_memory_, Tensor.is_shared, Tensor.pin_memory,
        Tensor.is_pinned)
-breaks("autograd_in_graph", Tensor.backward, Tensor.register_hook, Tensor.retain_grad,
-       Tensor.register_post_accumulate_grad_hook)
+breaks("autograd_in_graph", Tensor.backward)
 breaks("input_mutation", Tensor.set_, Tensor.resize_, Tensor.resize_as_, reason="it gives a tensor other memory")
 breaks("tensor_formatting", Tensor.__repr__, torch.nn.Parameter.__repr__, Tensor.__format__)
 breaks("sparse_or_quantized", Tensor.to_sparse, Tensor.to_mkldnn, Tensor.to_sparse_csr, Tensor.coalesce,

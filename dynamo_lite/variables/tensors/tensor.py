@@ -40,7 +40,7 @@ from .running_sizes import define_sizes, with_sizes
 from .storage_offsets import check_offset
 from .symbolic_index import select_symbolic, write_symbolic
 from .symbols_of_operators import BINARY, INPLACE, UNARY
-from .tensor_data import check_leaf_views, check_uses, set_data
+from .tensor_data import check_hooked, check_leaf_views, check_uses, set_data
 
 if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
@@ -369,6 +369,8 @@ def record(
     if made is not None:
         return made
     node_args, node_kwargs = _node_arguments(tx, op, target, args, kwargs)
+    if target in _AUTOGRAD_CHANGES and isinstance(args[0], TensorVariable):
+        check_hooked(output, frozenset({args[0].fake.untyped_storage()._cdata}))
     with output.sizes_defined() as defined:
         node_args, node_kwargs, (result, impure, fake_args, fake_kwargs) = with_sizes(
             tx, (node_args, node_kwargs), lambda given: _run(tx, op, target, *given))
@@ -402,6 +404,7 @@ def record(
     operands = pytree.tree_leaves((fake_args, fake_kwargs)) if written else []
     if written:
         check_leaf_views(output, written, operands)
+        check_hooked(output, written)
     node = output.create_node(tx, op, target, node_args, node_kwargs, result, impure)
     node.meta.update(
         raises=output.fake_mode.raises_seen, visit=tx.root_visit(), writes=written,

@@ -1,8 +1,10 @@
-"""``x.data = y``: the tensor keeps its autograd metadata, and lies in the memory of another tensor from then on.
+"""``x.data = y``: the tensor keeps its autograd metadata, and lies in the memory of another tensor from then on; checks
+of what later operations do to such tensors, to views of leaves, and to tensors with hooks.
 
 In the trace, ``x`` becomes ``y.detach()``; views that were taken of it before keep the old memory. For a tensor from
 outside, `data` is really set after the graph. Invariant: a tensor from outside that requires gradients is not used with
-gradients enabled until the trace has ended, because the graph could not route its gradient through its stand-in.
+gradients enabled until the trace has ended: a backward pass reads what a leaf's `data` is by then, and a graph could
+only keep what it was in the forward pass.
 """
 from __future__ import annotations
 
@@ -136,3 +138,17 @@ def check_leaf_views(output: Any, written: frozenset[int], operands: list[Any]) 
                for fake in operands):
             what = f"a write to {tensor.describe()}, a view of a leaf that requires gradients"
             unsupported("grad_mode_mismatch", what)
+
+
+def check_hooked(output: Any, changed: frozenset[int]) -> None:
+    """Breaks the graph where an operation gives a tensor another history on which a hook has been registered, since
+    generated code registers it behind the graph.
+
+    Args:
+        changed: the storages that the operation writes to, or whose autograd metadata it changes.
+    """
+    if not torch.is_grad_enabled():
+        return
+    for call in output.effects.calls:
+        if call.hooks is not None and call.hooks.fake.untyped_storage()._cdata in changed:
+            unsupported("autograd_in_graph", f"a change of {call.hooks.describe()} behind its hook")

@@ -49,6 +49,8 @@ def _grad(
         ("materialize_grads", materialize_grads)) if value is not None}
     if flags.pop("is_grads_batched", False) or not flags.pop("only_inputs", True):
         unsupported(_KIND, f"{_WHAT} of a batch of gradients, or with only_inputs=False")
+    if any(call.hooks is not None for call in tx.output.effects.calls):
+        unsupported(_KIND, f"{_WHAT} behind hooks of tensors")
     if any(isinstance(node.target, GraphCall) and node.target.checks() for node in tx.output.graph.nodes):
         # For a custom function: the program may change what is checked at the graph's start before the call runs.
         unsupported(_KIND, f"{_WHAT} behind a function whose backward pass reads what may change")

@@ -159,7 +159,7 @@ def global_backward_hooks(note, keep):
     return lambda x: model(x.sin()) + 1
 
 
-@breaks
+@captured
 def tensor_hook(note, keep):
     def function(x):
         y = x * 2
@@ -169,16 +169,7 @@ def tensor_hook(note, keep):
     return function
 
 
-@breaks
-def tensor_hook_on_an_input(note, keep):
-    def function(x):
-        x.register_hook(lambda grad: note(grad.sum().item()))
-        return x.sin() * 2
-
-    return function
-
-
-@breaks
+@captured
 def tensor_hook_that_is_removed(note, keep):
     def function(x):
         y = x * 2
