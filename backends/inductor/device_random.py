@@ -36,7 +36,7 @@ def reserve(count: int, device: torch.device) -> torch.Tensor:
         raise RuntimeError(f"the offset of {device}'s generator is {offset}, no multiple of {_AT_ONCE}")
     threads = min(-(-count // _BLOCK) * _BLOCK, threads_of(device))
     generator.set_offset(offset + ((count - 1) // (threads * _AT_ONCE) + 1) * _AT_ONCE)
-    return torch.tensor([seed - (seed >> 63 << 64), offset // _AT_ONCE, threads])
+    return torch.tensor([seed - (seed >> 63 << 64), offset // _AT_ONCE, threads], device="cpu")
 
 
 def generator_of(device: torch.device) -> torch.Generator:
