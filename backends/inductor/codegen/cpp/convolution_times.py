@@ -101,8 +101,9 @@ def _measured(convolution: Convolution, contraction: Contraction, info: TargetIn
         return None
     sharing = share_work(contraction, 1, info)
     with neutral_state(), torch.inference_mode():
-        shapes = convolution.weight, convolution.input, (number(sharing.elements),), (results,)
-        weight, image, room, result = (torch.full(n, 0.5, dtype=torch.float32) for n in shapes)
+        make = functools.partial(torch.empty, dtype=torch.float32)
+        weight, image = (make(n).fill_(0.5) for n in (convolution.weight, convolution.input))
+        room, result = make(number(sharing.elements)), make(results)
         numbers = numbers_of(contraction, sharing, info)
         pointers = [ctypes.c_void_p(t.data_ptr()) for t in (weight, image, result, room)]
         stride, padding, dilation = map(list, (convolution.stride, convolution.padding, convolution.dilation))
