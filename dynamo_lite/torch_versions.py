@@ -15,7 +15,9 @@ from typing import Any
 
 import torch
 from torch.fx import _symbolic_trace
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dynamo_lite.runtime.neutral_state import neutral_state, probe
 
 OLDEST = (2, 11)
 
@@ -43,7 +45,7 @@ class _Identity(torch.autograd.Function):
         pass
 
 
-@functools.cache
+@probe
 def apply_takes_keywords() -> bool:
     """Whether ``apply`` of autograd functions with a ``setup_context`` takes keyword arguments; not in 2.11."""
     try:
@@ -106,14 +108,13 @@ class _Asking(TorchDispatchMode):
 
 def asks_for_numbers(operation: Callable[[torch.Tensor], Any]) -> bool:
     """Whether an operation requests the sizes of its argument, a tensor of three dimensions, as numbers."""
-    held = torch.zeros(2, 3, 4)
-    probe = _Asked(held)
-    with _disable_current_modes(), _Asking():
-        operation(probe)
-    return probe.numbers_asked
+    with neutral_state(), _Asking():
+        asked = _Asked(torch.zeros(2, 3, 4))
+        operation(asked)
+    return asked.numbers_asked
 
 
-@functools.cache
+@probe
 def matmul_asks_for_numbers() -> bool:
     """Whether ``matmul`` as C++ decomposes it (and therefore ``linear`` without a bias) rejects symbolic sizes, as in
     2.11.
@@ -121,36 +122,33 @@ def matmul_asks_for_numbers() -> bool:
     Its decomposition in Python, which torch uses while its Python dispatcher is enabled, accepts them.
     """
     other = torch.zeros(4, 4)
-    return asks_for_numbers(lambda probe: torch.matmul(probe, other))
+    return asks_for_numbers(lambda asked: torch.matmul(asked, other))
 
 
-@functools.cache
+@probe
 def spectra_take_sorted_dims() -> bool:
     """Whether torch's metadata rule for an FFT along several dimensions gives overlapping strides if these dimensions
     are not sorted, as in 2.11. Their order changes no result.
     """
-    with _disable_current_modes():
-        x = torch.empty(3, 5, 7, dtype=torch.complex64, device="meta")
-        one, other = (torch.ops.aten._fft_c2c.default(x, dims, 0, True) for dims in ([0, 2], [2, 0]))
+    x = torch.empty(3, 5, 7, dtype=torch.complex64, device="meta")
+    one, other = (torch.ops.aten._fft_c2c.default(x, dims, 0, True) for dims in ([0, 2], [2, 0]))
     return one.stride() != other.stride()
 
 
-@functools.cache
+@probe
 def norms_take_dims_from_the_front() -> bool:
     """Whether torch's metadata rule for ``linalg.vector_norm`` keeps dimensions of size 1 that are given by negative
     indices, as in 2.11.
     """
-    with _disable_current_modes():
-        x = torch.empty(7, 1, device="meta")
-        norm: torch.Tensor = torch.ops.aten.linalg_vector_norm.default(x, 2, [-1])
+    x = torch.empty(7, 1, device="meta")
+    norm: torch.Tensor = torch.ops.aten.linalg_vector_norm.default(x, 2, [-1])
     return norm.dim() == 2
 
 
-@functools.cache
+@probe
 def clamp_ignores_nan() -> bool:
     """Whether ``clamp`` with a single bound that is NaN returns its input, as in 2.11; later versions return NaN."""
-    with _disable_current_modes():
-        return not torch.ones(1).clamp(max=math.nan).isnan().item()
+    return not torch.ones(1).clamp(max=math.nan).isnan().item()
 
 
 class _Divided(int):

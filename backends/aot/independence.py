@@ -70,7 +70,7 @@ def _at_version(saved: Any, version: int) -> torch.Tensor:
 def given_to_kernels(tensors: Sequence[Any]) -> list[torch.Tensor]:
     """The values, with empty tensors in place of those that are not read: a run of kernels needs an address for each
     input."""
-    return [t if isinstance(t, torch.Tensor) else torch.empty(0) for t in tensors]
+    return [t if isinstance(t, torch.Tensor) else torch.empty(0, device="cpu") for t in tensors]
 
 
 def readers_of(joint: JointGraph, saved: Sequence[Node]) -> tuple[Places, Places]:

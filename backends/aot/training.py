@@ -106,7 +106,7 @@ def _with_a_leaf(apply: Call) -> Call:
     itself and that are not visible outside."""
 
     def run(*inputs: Any) -> tuple[Any, ...]:
-        return apply(*inputs, torch.empty(0, requires_grad=True))
+        return apply(*inputs, torch.empty(0, device="cpu", requires_grad=True))
 
     return run
 

@@ -42,6 +42,7 @@ from dynamo_lite.backends.inductor.scalar_split import (
 )
 from dynamo_lite.backends.registry import KeptFiles
 from dynamo_lite.runtime import signal_handlers
+from dynamo_lite.runtime.neutral_state import neutral_state
 
 OPTIONS = {
     "lowering": ("native", "library"), "cpu_codegen": ("cpp", "triton"), "cuda_graphs": ("off", "on"),
@@ -183,6 +184,7 @@ def _views_inputs_alone(aten: AtenGraph) -> bool:
     return views and not aten.mutated and not any(node.op in ("call_function", "get_attr") for node in aten.graph.nodes)
 
 
+@neutral_state()
 def _build(
     aten: AtenGraph, scopes: dict[str, bool], codegen: str | None, chosen: dict[str, Any], gpu: gpu_info.GpuInfo
 ) -> tuple[Call, Artifact | None]:

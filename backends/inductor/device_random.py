@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from dynamo_lite.backends.inductor.ir.ops import philox
+from dynamo_lite.runtime.neutral_state import probe
 
 _BLOCK = 256  # threads per block of eager's kernels
 _AT_ONCE = 4  # numbers that a thread draws at a time
@@ -36,7 +37,7 @@ def reserve(count: int, device: torch.device) -> torch.Tensor:
         raise RuntimeError(f"the offset of {device}'s generator is {offset}, no multiple of {_AT_ONCE}")
     threads = min(-(-count // _BLOCK) * _BLOCK, threads_of(device))
     generator.set_offset(offset + ((count - 1) // (threads * _AT_ONCE) + 1) * _AT_ONCE)
-    return torch.tensor([seed - (seed >> 63 << 64), offset // _AT_ONCE, threads])
+    return torch.tensor([seed - (seed >> 63 << 64), offset // _AT_ONCE, threads], device="cpu")
 
 
 def generator_of(device: torch.device) -> torch.Generator:
@@ -59,7 +60,7 @@ def vector_of(count: int, itemsize: int) -> int:
     return vector
 
 
-@functools.cache
+@probe
 def draws_as_kernels_do(device: torch.device) -> bool:
     """Whether this torch draws on a device the numbers that our kernels compute. Tested on samples of the elements of
     several sizes: less than a block, and more than one round of all threads, for each width of dropout's loads."""

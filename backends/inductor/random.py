@@ -5,7 +5,6 @@ differently (one with MKL on an Intel processor does) is detected by one compari
 """
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 
 from dynamo_lite.backends.aot.ops import RandomFill
 from dynamo_lite.backends.inductor import _random
+from dynamo_lite.runtime.neutral_state import probe
 
 _BITS = 53
 _TORCH = torch.ops.aten.bernoulli_.float
@@ -47,7 +47,7 @@ def _draw(out: torch.Tensor, p: float, generator: torch.Generator) -> torch.Tens
     return out
 
 
-@functools.cache
+@probe
 def draws_like_torch() -> bool:
     """Whether this torch draws the same numbers as ``_random.c``."""
     for dtype in (torch.float32, torch.bool):

@@ -308,7 +308,7 @@ def _run(tensors: Sequence[torch.Tensor | None], about: tuple[int, torch.Tensor,
     in_place = steps * batch < few or (not backward and batch == 1 and hidden >= deep)
     columns, depth = (hidden, gates) if backward else (gates, hidden)
     packed = 0 if in_place else -(-columns // _MOST_COLUMNS) * _MOST_COLUMNS * depth
-    workspace = torch.empty(packed + batch * columns)
+    workspace = torch.empty(packed + batch * columns, dtype=torch.float32, device="cpu")
     pointers = (ctypes.c_void_p * 15)(*[None if t is None else t.data_ptr() for t in (*tensors, workspace)])
     _entry(simd)((ctypes.c_int64 * 8)(kind, steps, batch, hidden, reverse, in_place, backward, grain), pointers)
 

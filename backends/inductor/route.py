@@ -15,6 +15,7 @@ from dynamo_lite import exc, log
 from dynamo_lite.backends import metrics
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.inductor.artifact import Artifact, Call, start
+from dynamo_lite.runtime.neutral_state import neutral_state
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Route:
     build: Callable[[AtenGraph, dict[str, bool]], tuple[Call, Artifact | None]]
 
 
+@neutral_state()
 def start_kept(artifact: Artifact | None) -> Call | None:
     """The function of a kept artifact; None if there is none, or if its library can be neither found nor built."""
     if artifact is None:

@@ -355,7 +355,7 @@ def _subgraph(
         for number in node.all_input_nodes if dtype is not None else ():
             if _is_number(number) and (number, dtype) not in env:
                 with mode:
-                    examples.append(torch.empty((), dtype=dtype))
+                    examples.append(torch.empty((), dtype=dtype, device="cpu"))
                 env[number, dtype] = _placeholder(graph, number, f"{number.name}_{len(numbers)}", examples[-1])
                 numbers.append((number, dtype))  # type: ignore[arg-type]
     inputs = list(inputs)
@@ -382,7 +382,7 @@ def _subgraph(
     writes = [slots[n] for n in results]
 
     def run(values: list[Any]) -> None:
-        made: list[Any] = [torch.scalar_tensor(values[i], dtype=dtype) for i, dtype in reads_numbers]
+        made: list[Any] = [torch.scalar_tensor(values[i], dtype=dtype, device="cpu") for i, dtype in reads_numbers]
         made += [place.read([values[i] for i in known]) for place in places]
         for i, result in zip(writes, compiled(*[values[i] for i in reads], *made)):
             values[i] = result

@@ -243,7 +243,7 @@ class _Reader:
         if any(type(n) is not int or n < 0 for n in shape) or math.prod(shape) * kind.itemsize != length:
             raise Malformed("a tensor of another size")
         with torch.inference_mode(False):
-            made = torch.empty(shape, dtype=kind)
+            made = torch.empty(shape, dtype=kind, device="cpu")
         if length:
             ctypes.memmove(made.data_ptr(), bytes(content), length)
         return made

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, no_dispatch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from dynamo_lite.fake.dense_results import is_known_equal
+from dynamo_lite.runtime.neutral_state import probe
 from dynamo_lite.runtime.storage_extent import storage_extent
 from dynamo_lite.runtime.whole_calls import RECURRENT, is_whole
 
@@ -134,11 +135,11 @@ def _are_equal(a: Sequence[Any], b: Sequence[Any]) -> bool:
     return len(a) == len(b) and all(map(is_known_equal, a, b))
 
 
-@functools.lru_cache(maxsize=256)
+@probe
 def _orders(kind: _Call) -> tuple[tuple[int, ...], ...] | None:
     """For each result, its dimensions from the outermost in memory on; None: they share memory, or lie otherwise."""
     inputs, out, hidden, batch = 5, 3, 4 if kind.projected else 3, 2
-    with no_dispatch(), torch._C.DisableTorchFunction(), torch.set_grad_enabled(kind.gradients):
+    with torch.set_grad_enabled(kind.gradients):
         def zeros(*size: int) -> torch.Tensor:
             return torch.zeros(size, dtype=kind.dtype, requires_grad=kind.gradients)
 

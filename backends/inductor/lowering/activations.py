@@ -21,6 +21,7 @@ from dynamo_lite.backends.inductor.lowering.promotion import elementwise
 from dynamo_lite.backends.inductor.lowering.tails import either, scalar_tail
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size
 from dynamo_lite.backends.inductor.lowering_registry import register_lowering
+from dynamo_lite.runtime.neutral_state import probe
 
 aten = torch.ops.aten
 
@@ -165,7 +166,7 @@ class _Edges:
     zero_is_positive: bool  # gelu(-0.0) is 0.0: the formula adds a positive term
 
 
-@functools.cache
+@probe
 def _edges_of_onednn(dtype: torch.dtype) -> _Edges:
     """The results of oneDNN's ``gelu`` at special inputs. oneDNN's code, and with it the formula, depends on the
     processor's instruction set, so eager is called to find out."""

@@ -15,7 +15,6 @@ symbolic sizes, or whose strides are not known, count as computed in vectors.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Union
@@ -28,13 +27,14 @@ from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.layouts import is_dense
 from dynamo_lite.backends.inductor.lowering.promotion import Operand, result_type
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, broadcast_shapes, shape_vars
+from dynamo_lite.runtime.neutral_state import probe
 
 Tail = Union[bool, Node]
 """Whether an element is in the scalar tail: the same for all elements, or a node."""
 Sizes = tuple[int, ...]
 
 
-@functools.cache
+@probe
 def _bytes_at_a_time(wide: bool) -> int:
     """Number of bytes that eager's vectorized loop computes in one step. This is found by an experiment: the number of
     elements in a step is a power of two, so of 511 elements the tail has one less than a step.
@@ -43,10 +43,10 @@ def _bytes_at_a_time(wide: bool) -> int:
         wide: whether to ask for kernels that use the processor's widest vectors; not all of eager's kernels do.
     """
     if wide:
-        nan = torch.full((511,), math.nan)
-        alone = ~torch.ops.aten.elu_backward(torch.ones(511), 1, 1, 1, False, nan).isnan()
+        ones = torch.ones(511, dtype=torch.float32)
+        alone = ~torch.ops.aten.elu_backward(ones, 1, 1, 1, False, ones * math.nan).isnan()
     else:
-        zeros = torch.zeros(511)
+        zeros = torch.zeros(511, dtype=torch.float32)
         alone = torch.signbit(torch.maximum(-zeros, zeros))
     return 4 * (1 + int(alone.sum()))
 

@@ -147,7 +147,7 @@ def test_a_product_alone_is_the_product(monkeypatch, left, form):
     results, empty = [], torch.empty
     monkeypatch.setattr(product_times, "timed", timed)
     monkeypatch.setattr(product_times, "limit_products", lambda: lambda n: n)
-    monkeypatch.setattr(torch, "empty", lambda *args: results.insert(0, empty(*args).fill_(7)) or results[0])
+    monkeypatch.setattr(torch, "empty", lambda *a, **kw: results.insert(0, empty(*a, **kw).fill_(7)) or results[0])
     described = {
         "as it stands": (131, 259, 700, 700, 1, 1, 259, False), "strided": (131, 259, 700, 1, 131, 700, 1, False),
         "transposed": (259, 131, 700, 700, 1, 700, 1, True)}[form]

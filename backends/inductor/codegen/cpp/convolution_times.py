@@ -14,7 +14,6 @@ import functools
 import math
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from dynamo_lite import log
 from dynamo_lite.backends.inductor.codegen.cpp.contraction import library_of
@@ -34,6 +33,7 @@ from dynamo_lite.backends.inductor.ir.contraction import Contraction, number, vo
 from dynamo_lite.backends.inductor.scheduler.threads import share_work
 from dynamo_lite.backends.inductor.target import Convolution
 from dynamo_lite.backends.inductor.target_info import TargetInfo
+from dynamo_lite.runtime.neutral_state import neutral_state
 
 _SUFFIX = ".convolution"
 
@@ -100,9 +100,10 @@ def _measured(convolution: Convolution, contraction: Contraction, info: TargetIn
     if entry is None:
         return None
     sharing = share_work(contraction, 1, info)
-    with _disable_current_modes(), torch.inference_mode():
-        weight, image = (torch.empty(n).fill_(0.5) for n in (convolution.weight, convolution.input))
-        room, result = torch.empty(number(sharing.elements)), torch.empty(results)
+    with neutral_state(), torch.inference_mode():
+        make = functools.partial(torch.empty, dtype=torch.float32)
+        weight, image = (make(n).fill_(0.5) for n in (convolution.weight, convolution.input))
+        room, result = make(number(sharing.elements)), make(results)
         numbers = numbers_of(contraction, sharing, info)
         pointers = [ctypes.c_void_p(t.data_ptr()) for t in (weight, image, result, room)]
         stride, padding, dilation = map(list, (convolution.stride, convolution.padding, convolution.dilation))

@@ -17,7 +17,6 @@ import functools
 import math
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from dynamo_lite import log
 from dynamo_lite.backends.inductor.codegen.cpp.libraries import library_source
@@ -36,6 +35,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, number, volume
 from dynamo_lite.backends.inductor.scheduler.threads import WorkSharing, share_work
 from dynamo_lite.backends.inductor.target_info import TargetInfo
+from dynamo_lite.runtime.neutral_state import neutral_state
 
 _SUFFIX = ".product"
 SIZES = (16, 128, 1024)
@@ -144,10 +144,10 @@ def _measured(described: Described, info: TargetInfo, sharing: WorkSharing) -> T
     entry = entry_alone("products", info)
     if entry is None:
         return None
-    with _disable_current_modes(), torch.inference_mode():
-        left, right = (torch.empty_strided(*layout).fill_(0.5) for layout in layouts)
-        room = torch.empty(number(sharing.elements))
-        result = torch.empty((columns, rows) if transposed else (rows, columns))
+    with neutral_state(), torch.inference_mode():
+        left, right = (torch.empty_strided(*layout, dtype=torch.float32).fill_(0.5) for layout in layouts)
+        room = torch.empty(number(sharing.elements), dtype=torch.float32)
+        result = torch.empty((columns, rows) if transposed else (rows, columns), dtype=torch.float32)
         factors = (right, left.t()) if transposed else (left, right.t())
         numbers = numbers_of(_contraction(described), sharing, info)
         pointers = [ctypes.c_void_p(t.data_ptr()) for t in (left, right, result, room)]

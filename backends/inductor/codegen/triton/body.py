@@ -148,7 +148,9 @@ class Body:
         axes = _NONE.union(*(self.value(a).axes for a in node.args))
         if node.op == "index":
             axes |= self._index_axes(node.attr)
-            text = f"({self.index(node.attr)}).to({VALUE[node.dtype]})"
+            index, dtype = self.index(node.attr), VALUE[node.dtype]
+            # Of sizes alone it is a plain number in the interpreter.
+            text = f"({index}).to({dtype})" if axes or self.gpu else f"tl.full((), {index}, {dtype})"
         elif node.op == "inside":
             axes = self._index_axes(node.attr[0])
             text = self._inside(*node.attr)

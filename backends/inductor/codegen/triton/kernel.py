@@ -138,7 +138,9 @@ class TritonKernel:
         name = self._function_name()
         plain = [*self.symbols, *self.numbers]
         decorator = f"@triton.jit(do_not_specialize={plain})" if plain else "@triton.jit"
-        parameters = [*self.parameters, *(f"{b}: tl.constexpr" for b in blocks)]
+        # Sizes are plain numbers in the interpreter: with NumPy 2.5 that of Triton 3.6 takes no others as loop bounds.
+        constants = {*blocks, *(() if self.gpu else self.symbols)}
+        parameters = [f"{p}: tl.constexpr" if p in constants else p for p in (*self.parameters, *blocks)]
         head = [decorator, f"def {name}({', '.join(parameters)}):"]
         self._functions.append("\n".join([*head, *(body.lines or ["    pass"]), ""]))
         given = [*self.parameters, *(f"{b}={n}" for b, n in blocks.items())]

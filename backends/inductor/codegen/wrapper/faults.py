@@ -10,7 +10,7 @@ import torch
 def new_fault() -> torch.Tensor:
     """The tensor in which kernels report an index out of bounds: number of the fault, the index, whether there is
     one."""
-    return torch.zeros(3, dtype=torch.int64)
+    return torch.zeros(3, dtype=torch.int64, device="cpu")
 
 
 def raise_fault(fault: torch.Tensor, faults: tuple[tuple[type[Exception], str], ...]) -> None:
