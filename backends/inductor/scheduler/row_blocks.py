@@ -48,8 +48,9 @@ Bounded = tuple[Matrix, ix.Index, ix.Index, float]
 # Rows of a block: as many as have scores that stay in the core's own cache, within these limits. Fewer rows would read
 # the right operands too often, more leave too few blocks for threads. They are multiples of a vector's lanes.
 LEAST_ROWS, MOST_ROWS = 32, 256
-# Queries and keys below this limit have finite scores: a product of any depth, times any scale that is in use.
-LARGEST = 1e9
+# Queries and keys below this limit have scores below 1e24 (for depths up to 1e12), of which a score function may take
+# products with constants (``skipped``).
+LARGEST = 1e6
 # Number of blocks that a kernel has at least, if blocks have more than the least number of rows: one for each of 64
 # threads. (8 blocks were no faster on two cores.)
 MIN_BLOCKS = 64

@@ -31,6 +31,9 @@ class Abstract(enum.Enum):
     COUNTED = "a value that depends on which columns are computed"
 
 
+_LARGEST = 1e12
+"""Magnitude of constants that a program combines with scores without overflow, which are smaller than 1e24."""
+
 Value = Any
 """A constant (float, int, bool) or an ``Abstract``."""
 
@@ -96,10 +99,18 @@ def _condition(value: Node, scores: str) -> Condition | None:
         return Condition(node, inverted=_is_minus_infinity(a))
     if value.op == "add":
         for mask, score in (value.args, value.args[::-1]):
-            if _is_known(mask, scores) and not _is_known(score, scores) and _may_exclude(mask) and (
-                    _evaluate(score, {scores: Abstract.FINITE}, {}, {}, Abstract.FINITE) is Abstract.FINITE):
+            if _is_known(mask, scores) and not _is_known(score, scores) and _may_exclude(mask) and _is_bounded(
+                    score, scores):
                 return Condition(mask, added=True)
     return None
+
+
+def _is_bounded(value: Node, scores: str) -> bool:
+    """Whether a value computed from scores that are far from overflow is finite, too. (Its sum with minus infinity is
+    NaN otherwise.)"""
+    overflow = any(n.op in ("exp", "exp2") or n.op == "div" and n.args[1].op != "const" for n in walk((value,)))
+    return not overflow and (
+        _evaluate(value, {scores: Abstract.FINITE}, {}, {}, Abstract.FINITE) is Abstract.FINITE)
 
 
 def _may_exclude(mask: Node) -> bool:
@@ -237,7 +248,8 @@ def _finite(*args: Value) -> Value:
 
 
 def _is_finite(x: Value) -> bool:
-    return x is Abstract.FINITE or not isinstance(x, Abstract) and math.isfinite(x)
+    """Whether a value is a number far from overflow, so that its product with another such number is finite."""
+    return x is Abstract.FINITE or not isinstance(x, Abstract) and abs(x) < _LARGEST
 
 
 def _is_infinite(x: Value) -> bool:
@@ -262,10 +274,15 @@ def _product(a: Value, b: Value) -> Value:
 
 
 def _quotient(a: Value, b: Value) -> Value:
+    if not isinstance(b, Abstract):
+        return _finite(a, b) if 1 / _LARGEST < abs(b) else Abstract.UNKNOWN
     if b is not Abstract.FINITE or not _is_finite(a):
         return Abstract.UNKNOWN
     # If the divisor is 0, too, it is the sum of weights that are all 0, and all columns are NaN.
-    return 0.0 if _same(a, 0) else Abstract.FINITE
+    if _same(a, 0):
+        return 0.0
+    # The reciprocal of a small divisor is infinite, and its product with 0 is NaN.
+    return Abstract.FINITE if a is Abstract.FINITE else Abstract.UNKNOWN
 
 
 def _chosen(condition: Value, a: Value, b: Value) -> Value:

@@ -275,9 +275,31 @@ def added_twice(q, k, v, allowed):
     return scores.softmax(-1) @ v
 
 
+def added_to_exponentials(q, k, v, allowed):
+    """Scores overflow, and the sum of infinity and minus infinity is NaN."""
+    return ((q @ k.transpose(-1, -2) * 40).exp() + torch.where(allowed, 0.0, -math.inf)).softmax(-1) @ v
+
+
+def added_to_quotients(q, k, v, allowed):
+    scores = q @ k.transpose(-1, -2)
+    return (scores / (scores > 1) + torch.where(allowed, 0.0, -math.inf)).softmax(-1) @ v
+
+
+def times_a_reciprocal(q, k, v, allowed):
+    """The sum of weights is denormal, and its reciprocal infinite."""
+    weights = torch.where(allowed, q @ k.transpose(-1, -2) * 0.01 - 100, -math.inf).exp()
+    return (weights * (1 / weights.sum(-1, keepdim=True))) @ v
+
+
+def divided_by_a_constant(q, k, v, allowed):
+    return (((q @ k.transpose(-1, -2)) / 7 / 20).tanh() * 20 + torch.where(allowed, 0.0, -math.inf)).softmax(-1) @ v
+
+
 @pytest.mark.parametrize("fn, skips", [(counted, False), (offset, False), (uniform, False), (clamped, False),
                                        (finite, False), (both_ways, False), (given, True), (safe, True),
-                                       (added_bool, True), (added_twice, False)])
+                                       (added_bool, True), (added_twice, False), (added_to_exponentials, False),
+                                       (added_to_quotients, False), (times_a_reciprocal, False),
+                                       (divided_by_a_constant, True)])
 def test_columns_are_left_out_only_where_they_do_not_matter(fn, skips):
     allowed = torch.ones(300, 300, dtype=torch.bool).tril()
     allowed[150:200] = False
