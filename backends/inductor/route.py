@@ -55,7 +55,7 @@ def run_eager(gm: GraphModule, reason: str, fault: bool = False) -> Callable[...
 
 def run_as_captured(gm: GraphModule, reason: str) -> Callable[..., Any]:
     """Runs the graph itself, by choice: torch's own calls are at least as fast as compiled code. A front end that finds
-    ``gm.meta["as_captured"]`` may run the program's own bytecode in place of the graph."""
+    ``gm.meta["as_captured"]``, the reason, may run the program's own bytecode in place of the graph."""
     log.artifact("fallbacks").debug("a graph runs as torch's calls: %s", reason)
-    gm.meta["as_captured"] = True
+    gm.meta["as_captured"] = reason
     return gm.forward

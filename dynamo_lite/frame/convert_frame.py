@@ -27,6 +27,7 @@ from .entry import make_entry
 from .finish import (
     close_graph,
     compile_graph,
+    described,
     find_exit,
     nothing_to_run,
     report_break,
@@ -141,7 +142,7 @@ def _compile_trace(settings: Settings, opened: trace.Trace) -> GuardedCode | Tra
             return plain
         compiled = compile_graph(settings, end, graph)
         if runs_as_well_in_python(end, graph, compiled):
-            return uncompiled(opened, hooked=False)
+            return uncompiled(opened, hooked=False, sources=described(graph))
         emitter = emit_code(end, plan, graph, compiled)
         return make_entry(settings, end, plan, graph, emitter, direct_call(end, emitter, compiled))
     except exc.Unsupported as error:

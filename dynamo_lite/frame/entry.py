@@ -22,7 +22,7 @@ from ..output.codegen import INPUTS, Plan
 from ..output.output_graph import OutputGraph
 from .descriptions import place
 from .entry_record import EntryRecord
-from .finish import FrameExit, Graph, changed_and_others
+from .finish import FrameExit, Graph, changed_and_others, described
 from .request import Frame, Settings
 
 
@@ -47,8 +47,7 @@ def make_entry(
             cellvars=frame.code.co_cellvars,
         )
     _log_entry(frame, guards, guarded, program)
-    written = graph.module.meta.get("generated_code", ()) if graph.module is not None else None
-    record = EntryRecord(guards, texts, written, log.current_frame(), request.dynamic,
+    record = EntryRecord(guards, texts, described(graph), log.current_frame(), request.dynamic,
                          output.effects.changed_names(), {**request.readers, **output.value_guards.learned},
                          output.symbols.on_a_border())
     if settings.on_entry is not None:

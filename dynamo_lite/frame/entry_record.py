@@ -43,14 +43,15 @@ class EntryRecord:
 
 def plain_entry(
     guards: list[Guard], state: tuple[Any, ...] | None, hooked: bool = True, dynamic: frozenset[Any] = frozenset(),
-    readers: Mapping[Any, frozenset[types.CodeType]] | None = None,
+    readers: Mapping[Any, frozenset[types.CodeType]] | None = None, sources: Sequence[str] | None = None,
 ) -> GuardedCode:
     """An entry without code: if its guards hold, the frame runs in plain Python.
 
     Args:
         state: torch's global state, which must be the same.
         hooked: whether its callees may have something to compile.
+        sources: texts that describe the frame's graph, if it has one.
     """
     program, texts = build_program(guards, state, [])
-    record = EntryRecord(guards, texts, None, log.current_frame(), dynamic, readers=readers)
+    record = EntryRecord(guards, texts, sources, log.current_frame(), dynamic, readers=readers)
     return GuardedCode(program, None, hooked, extra=record)

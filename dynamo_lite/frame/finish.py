@@ -5,7 +5,7 @@ side effects.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -145,12 +145,17 @@ def runs_as_well_in_python(end: FrameExit, graph: Graph, compiled: Compiled | No
     return tx.depth == 0 and tx.visits == tx.budget.evaluated <= _FEW_INSTRUCTIONS
 
 
-def uncompiled(trace: Trace, hooked: bool = True) -> GuardedCode:
-    """An entry that runs the frame in plain Python; `hooked`: whether its callees may have something to compile."""
+def uncompiled(trace: Trace, hooked: bool = True, sources: Sequence[str] | None = None) -> GuardedCode:
+    """An entry that runs the frame in plain Python.
+
+    Args:
+        hooked: whether its callees may have something to compile.
+        sources: texts that describe the frame's graph, if it has one.
+    """
     trace.output.restore_state()
     request, output = trace.request, trace.output
     readers = {**request.readers, **output.value_guards.learned}
-    return plain_entry(output.all_guards(), trace.state, hooked, request.dynamic, readers)
+    return plain_entry(output.all_guards(), trace.state, hooked, request.dynamic, readers, sources)
 
 
 def report_break(settings: Settings, end: FrameExit) -> None:
@@ -203,8 +208,15 @@ def compile_graph(settings: Settings, end: FrameExit, graph: Graph) -> Compiled 
     module.meta["hidden_writes"] = writes_are_hidden(changed, others)
     with log.phase("backend"):
         run = settings.compile_graph(module, [t.fake for t in graph.inputs])
-    module.meta["generated_code"] = getattr(run, "generated_code", ())
+    why = module.meta.get("as_captured")
+    module.meta["generated_code"] = getattr(run, "generated_code", ()) or (
+        (f"# A graph runs as torch's own calls: {why}.\n{module.code.strip()}\n",) if why else ())
     return Compiled(run, _to_put_back(end.trace.output, graph.inputs, run))
+
+
+def described(graph: Graph) -> Sequence[str] | None:
+    """What ``generated_code`` shows of a compiled graph; None if there is no graph."""
+    return None if graph.module is None else graph.module.meta.get("generated_code", ())
 
 
 def _to_put_back(output: OutputGraph, inputs: list[Any], run: Any) -> tuple[list[int], list[int]] | None:

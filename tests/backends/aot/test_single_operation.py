@@ -118,3 +118,11 @@ def test_methods_and_generators_are_called_as_they_are():
         assert torch.equal(compiled(x), x[n]) and torch.equal(compiled(x, by=1), x[n + 1])
     with pytest.raises(IndexError):
         compiled(x, by=7)
+
+
+@pytest.mark.parametrize("kind", ["sin", "view"])
+def test_generated_code_shows_the_graph_and_the_reason(kind):
+    compiled = dynamo_lite.compile(LEFT[kind][0])
+    compiled(torch.randn(4, 6, requires_grad=True))
+    text = dynamo_lite.generated_code(compiled)
+    assert text.startswith("# A graph runs as torch's own calls: ") and "def forward(self, x)" in text
