@@ -19,7 +19,7 @@ def rrelu_with_noise(
 ) -> Any:
     if training or noise.shape != self.shape:
         return NotImplemented
-    return aten.leaky_relu.default(self, (lower + upper) / 2)
+    return aten.leaky_relu.default(self.contiguous(), (lower + upper) / 2)  # eager's result is contiguous
 
 
 def rrelu_with_noise_backward(
