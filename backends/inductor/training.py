@@ -79,8 +79,9 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
         try:
             with log.phase("aot"):
                 joint = recording.first()
-                if is_one_pointwise_call(gm, joint) or is_left_to_autograd(joint):
-                    return run_as_captured(gm, "it is one operation on few elements, or views alone")
+                reason = _reason_for_autograd(gm, joint)
+                if reason:
+                    return run_as_captured(gm, reason)
                 forward, saved = partition(joint)
                 backward = backward_graph(joint, saved)
         except CannotFunctionalize as e:
@@ -126,6 +127,13 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
     double_backward = double_backward_of(gm, interface, saved, gradients)
     run = training_function(interface, call, saved, compile_backward, backward_checks(gm), double_backward)
     return _with_attributes(run, call, interface.mutated, bool(interface.written))
+
+
+def _reason_for_autograd(gm: GraphModule, joint: JointGraph) -> str:
+    """Why torch's own calls are at least as fast as compiled code, if they are; else an empty text."""
+    if is_one_pointwise_call(gm, joint):
+        return "a segment that is one pointwise operation fuses nothing"
+    return "it is one operation on few elements, or views alone" if is_left_to_autograd(joint) else ""
 
 
 class _Recording:

@@ -324,9 +324,7 @@ call_by_policy(ThreadState *thread, CompiledFunction *self, PyObject *const *arg
         result = call_with_hook(thread, (FrameHook *)chosen, fn, args, nargsf, kwnames);
     }
     else if (chosen == Py_None) {
-        Switched switched = begin_hook(thread, NULL);
-        result = PyObject_Vectorcall(fn, args, nargsf, kwnames);
-        end_hook(thread, switched);
+        result = call_unhooked(thread, fn, args, nargsf, kwnames);
     }
     else if (chosen != NULL) {
         PyErr_Format(PyExc_TypeError, "dynamo_lite: a call policy gave %R, neither a FrameHook nor None", chosen);

@@ -132,6 +132,9 @@ def nothing_to_run(settings: Settings, end: FrameExit, graph: Graph) -> GuardedC
 
 
 _FEW_INSTRUCTIONS = 40
+"""Instructions of a frame that its graph runs as captured: generated code takes 0.25 us longer than to call the frame's
+own code, and saves the instructions that the trace has evaluated, of some 3 ns each (additions of integers; on an EPYC,
+Zen 4, both are equal at about 100 instructions). Some take several times as long."""
 
 
 def runs_as_well_in_python(end: FrameExit, graph: Graph, compiled: Compiled | None) -> bool:

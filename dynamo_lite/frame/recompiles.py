@@ -171,8 +171,9 @@ def _changed_values(entry: GuardedCode, frame: Frame) -> Iterator[tuple[str, Any
         if steps[at][0] == "tensor" and not _differs_in_sizes(steps[at], value):
             return
         yield entry.extra.texts[places[at]], value
+        # In another object, more may differ than the changing values; a flag has nothing inside.
         if steps[at][0] == "is" and type(steps[at][2]) is not bool:
-            return  # in another object, more may differ than the changing values
+            return
         del steps[at], places[at]
         program = GuardProgram(steps, program.n_inputs, program.n_registers)
 

@@ -143,9 +143,9 @@ class ContractionKernel(CppKernel):
 
     def _needless(self, touched: int, itemsize: int) -> str:
         """The condition, in C++, on which prefetching what an epilogue touches does not pay; "true" or "" if it is
-        known. The result of deep products is prefetched unless it stays in the own cache until it is read. Products of
-        shallow ones take no longer than prefetches, which pay only if all that the kernel reads and writes exceeds that
-        cache.
+        known. Behind deep products, prefetches pay unless the result stays in the core's L2 cache until it is read.
+        Shallow products are done as soon as the prefetches for their results are, which pay only if all that the kernel
+        reads and writes exceeds that cache.
 
         Args:
             touched: number of buffers that the epilogue touches.

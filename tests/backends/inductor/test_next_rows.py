@@ -1,0 +1,65 @@
+"""``NextRows`` of ``panels.h``: which cache lines of the left operand are prefetched, and when."""
+import ctypes
+
+import pytest
+
+from dynamo_lite.backends.inductor import codecache
+from dynamo_lite.backends.inductor.codegen.cpp.libraries import HEADERS, library_header, text
+
+# A build of the headers in which a prefetch notes the address.
+_NOTED = """
+static long long noted[1 << 16], count;
+#define __builtin_prefetch(p, ...) (void)(noted[count++ % (1 << 16)] = (long long)(p))
+"""
+_ENTRY = """
+extern "C" __attribute__((visibility("default"))) long long shares(
+    const float* left, i64 line, i64 taps, i64 channels, i64 r0, i64 rows, i64 k, i64 depth, i64 tiles,
+    i64* ends, i64* to) {
+    Contraction c{};
+    c.left.line = line, c.left.depth = taps ? 0 : 1, c.taps = taps, c.windows.channels = channels;
+    NextRows<2> next(c, left, r0, rows, k, depth, tiles);
+    count = 0;
+    for (i64 t = 0; t < tiles; ++t) next.fetch(), ends[t] = count;
+    for (i64 i = 0; i < count; ++i) to[i] = (noted[i] - (long long)left) / (i64)sizeof(float);
+    return count;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def shares():
+    files = (*HEADERS, "tiles.h", "panels.h")
+    before, after = files[:len(HEADERS)], files[len(HEADERS):]
+    source = _NOTED + "".join(map(text, before)) + library_header("scalar") + "".join(map(text, after)) + _ENTRY
+    entry = ctypes.CDLL(str(codecache.shared_library(source))).shares
+    entry.restype = ctypes.c_longlong
+
+    def call(line, taps, channels, r0, rows, k, depth, tiles):
+        ends, to = (ctypes.c_int64 * tiles)(), (ctypes.c_int64 * (1 << 16))()
+        numbers = map(ctypes.c_int64, (line, taps, channels, r0, rows, k, depth, tiles))
+        room = (ctypes.c_float * 16)()
+        found = entry(room, *numbers, ends, to)
+        return list(to[:found]), list(ends)
+
+    return call
+
+
+@pytest.mark.parametrize("line, r0, rows, k, depth", [(768, 48, 48, 256, 256), (100, 6, 5, 0, 100), (40, 0, 1, 16, 20)])
+def test_every_line_of_the_next_rows_once_and_in_equal_shares(shares, line, r0, rows, k, depth):
+    for tiles in (1, 7, 24):
+        at, ends = shares(line, 0, 0, r0, rows, k, depth, tiles)
+        each = -(-depth // 16)
+        assert at == [(r0 + r) * line + k + 16 * i for r in range(rows) for i in range(each)]
+        assert ends == [len(at) * (t + 1) // tiles for t in range(tiles)]
+
+
+def test_channels_last_filters_are_contiguous_within_each_tap(shares):
+    channels, taps = 32, 9
+    at, _ = shares(channels * taps, taps, channels, 2, 3, 0, channels * taps, 4)
+    assert at == [(2 + r) * channels * taps + t * channels + 16 * i
+                  for r in range(3) for t in range(taps) for i in range(channels // 16)]
+
+
+@pytest.mark.parametrize("rows", [0, -3])
+def test_no_rows_are_left(shares, rows):
+    assert shares(768, 0, 0, 96, rows, 0, 256, 8)[0] == []
