@@ -25,8 +25,9 @@ _NAMES = (
     "nonzero_static", "local_scalar_dense", "equal", "tensor_split.tensor", "quantile", "nanquantile", "multigammaln",
     "fake_quantize",
 )
-_HARMLESS = ("binary_cross_entropy_with_logits", "index_fill.Dimname", "embedding_dense_backward",
-             "linalg_vector_norm", "linalg_cross", "linalg_vecdot", "linalg_diagonal", "linalg_matmul")
+_HARMLESS = ("binary_cross_entropy_with_logits", "binary_cross_entropy_backward", "index_fill.Dimname",
+             "embedding_dense_backward", "linalg_vector_norm", "linalg_cross", "linalg_vecdot", "linalg_diagonal",
+             "linalg_matmul")
 _BY_MASKS = ("index.Tensor", "index_put", "index_put_")
 _COMPOSITES = frozenset({torch.nn.functional.one_hot})
 """Functions that run other operators on fake tensors, which do not show that the function may raise."""

@@ -93,6 +93,9 @@ class _Math:
         ops = self.g.ops
         return _Math(self.g, clamp_max(ops, clamp_min(ops, self.node, self._of(low)), self._of(high)))
 
+    def at_least(self, low: Number) -> _Math:
+        return _Math(self.g, clamp_min(self.g.ops, self.node, self._of(low)))
+
     def sigmoid(self) -> _Math:
         return _Math(self.g, sigmoid(self.g.ops, self.node))
 

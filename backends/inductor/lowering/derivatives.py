@@ -16,8 +16,9 @@ from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.lowering.activations import _Math, formula
 from dynamo_lite.backends.inductor.lowering.creation import filled
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+from dynamo_lite.backends.inductor.lowering.indexing import is_empty
 from dynamo_lite.backends.inductor.lowering.joining import cat, select_scatter, slice_scatter
-from dynamo_lite.backends.inductor.lowering.special import _loss
+from dynamo_lite.backends.inductor.lowering.reduction import reduced_loss
 from dynamo_lite.backends.inductor.lowering.tails import either, scalar_tail
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue
 from dynamo_lite.backends.inductor.lowering.views import slice_, wrap
@@ -102,18 +103,25 @@ def logit_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue
 
 # ---------------------------------------------------------------- losses
 def _loss_gradient(
-    g: GraphLowering, make: Callable[[_Math, _Math, float], _Math], d: TensorValue, x: TensorValue, y: TensorValue,
-    reduction: int,
+    g: GraphLowering, make: Callable[[_Math, _Math, _Math | float], _Math], d: TensorValue, x: TensorValue,
+    y: TensorValue, reduction: int,
 ) -> Any:
     """Lowers a loss's gradient as ``make(d, x - y, factor)`` for each element; for a mean, ``factor`` is the reciprocal
     of the number of elements, otherwise 1."""
-    count = x.numel
-    if len({t.dtype for t in (d, x, y)}) != 1 or x.dtype in HALF or not isinstance(count, int) or not count:
+    if len({t.dtype for t in (d, x, y)}) != 1 or x.dtype in HALF or x.shape != y.shape or is_empty(x):
         return NotImplemented
-    if x.shape != y.shape:
-        return NotImplemented
-    factor = 1.0 / count if reduction == _MEAN else 1.0
+    factor = _share(g, x) if reduction == _MEAN else 1.0
     return formula(g, lambda d, x, y: make(d, x - y, factor), d, x, y)
+
+
+def _share(g: GraphLowering, x: TensorValue) -> _Math | float:
+    """The reciprocal of the number of elements, which may be symbolic; computed in double precision, as in eager."""
+    count = x.numel
+    if isinstance(count, int):
+        return 1.0 / count
+    ops = g.ops
+    quotient = ops.op("div", ops.const(1.0, torch.float64), ops.cast(ops.index(count), torch.float64))
+    return _Math(g, ops.cast(quotient, x.dtype))
 
 
 @register_lowering(aten.mse_loss_backward.default)
@@ -130,7 +138,7 @@ def smooth_l1_loss_backward(
     if beta == 0:
         return NotImplemented
 
-    def make(d: _Math, z: _Math, n: float) -> _Math:
+    def make(d: _Math, z: _Math, n: _Math | float) -> _Math:
         return (z <= -beta).select(-n * d, (z >= beta).select(n * d, n * z * d / beta))
 
     return _loss_gradient(g, make, grad_output, self, target, reduction)
@@ -140,7 +148,7 @@ def smooth_l1_loss_backward(
 def huber_loss_backward(
     g: GraphLowering, grad_output: TensorValue, self: TensorValue, target: TensorValue, reduction: int, delta: float
 ) -> Any:
-    def make(d: _Math, z: _Math, n: float) -> _Math:
+    def make(d: _Math, z: _Math, n: _Math | float) -> _Math:
         return (z <= -delta).select(-n * d * delta, (z >= delta).select(n * d * delta, n * z * d))
 
     return _loss_gradient(g, make, grad_output, self, target, reduction)
@@ -166,7 +174,7 @@ def bce_with_logits(
         loss = (1 - y) * x - log_sigmoid
         return loss if weight is None else loss * rest[0]
 
-    return _loss(g, formula(g, make, *given), reduction, self.dtype)
+    return reduced_loss(g, formula(g, make, *given), reduction, self.dtype)
 
 
 @register_lowering(aten.soft_margin_loss.default)
@@ -174,7 +182,7 @@ def soft_margin_loss(g: GraphLowering, self: TensorValue, target: TensorValue, r
     if self.dtype is not target.dtype or self.dtype in HALF:
         return NotImplemented
     each = formula(g, lambda x, y: (-y * x).f("exp").f("log1p"), self, target)
-    return each if each is NotImplemented else _loss(g, each, reduction, self.dtype)
+    return each if each is NotImplemented else reduced_loss(g, each, reduction, self.dtype)
 
 
 @register_lowering(aten.soft_margin_loss_backward.default)

@@ -378,7 +378,7 @@ def logsumexp(g: GraphLowering, self: TensorValue, dim: Dims, keepdim: bool = Fa
 
 
 # ---------------------------------------------------------------- losses
-def _reduced_loss(g: GraphLowering, x: TensorValue, reduction: int, dtype: torch.dtype) -> TensorValue:
+def reduced_loss(g: GraphLowering, x: TensorValue, reduction: int, dtype: torch.dtype) -> TensorValue:
     """Reduces the losses of the elements: 0 leaves them as they are, 1 is the mean, 2 the sum."""
     if reduction == 0:
         return cast_to(g, x, dtype)
@@ -396,4 +396,4 @@ def mse_loss(g: GraphLowering, self: TensorValue, target: TensorValue, reduction
         d = g.ops.op("sub", a, b)
         return g.ops.op("mul", d, d)
 
-    return _reduced_loss(g, elementwise(g, squared, self, target), reduction, self.dtype)
+    return reduced_loss(g, elementwise(g, squared, self, target), reduction, self.dtype)

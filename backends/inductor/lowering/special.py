@@ -14,7 +14,7 @@ from dynamo_lite.backends.inductor.lowering.activations import _Math, formula
 from dynamo_lite.backends.inductor.lowering.formulas import is_nan, like
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise, result_type, to_float
-from dynamo_lite.backends.inductor.lowering.reduction import all_dims, cast_to, mean_of, sum_of
+from dynamo_lite.backends.inductor.lowering.reduction import all_dims, cast_to, reduced_loss, sum_of
 from dynamo_lite.backends.inductor.lowering.tails import either, scalar_tail
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
 from dynamo_lite.backends.inductor.lowering.views import split_with_sizes, wrap
@@ -308,19 +308,11 @@ def softplus_backward(
 
 
 # ---------------------------------------------------------------- losses
-def _loss(g: GraphLowering, x: TensorValue, reduction: int, dtype: torch.dtype) -> Any:
-    """Reduces the losses of the elements: 0 leaves them as they are, 1 is the mean, 2 the sum."""
-    if reduction == 0:
-        return cast_to(g, x, dtype)
-    dims = tuple(range(x.ndim))
-    return cast_to(g, (mean_of if reduction == 1 else sum_of)(g, x, dims, False), dtype)
-
-
 def _lossy(g: GraphLowering, make: Any, self: TensorValue, target: TensorValue, reduction: int) -> Any:
     """Lowers a loss of two operands, given the formula for one element."""
     if self.dtype is not target.dtype or not self.dtype.is_floating_point or self.dtype in HALF:
         return NotImplemented
-    return _loss(g, formula(g, make, self, target), reduction, self.dtype)
+    return reduced_loss(g, formula(g, make, self, target), reduction, self.dtype)
 
 
 @register_lowering(aten.smooth_l1_loss.default)

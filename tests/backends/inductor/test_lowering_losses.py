@@ -63,3 +63,59 @@ def test_training_with_cross_entropy():
         loss.backward()
         results.append((loss.detach(), leaf.grad))
     torch.testing.assert_close(*results)
+
+
+# ---------------------------------------------------------------- binary cross-entropy
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_binary_cross_entropy(check_many, dtype):
+    cases = []
+    for shape in ((7, 5), (301, 17), (1,)):
+        x, y = torch.rand(shape, dtype=dtype), torch.rand(shape, dtype=dtype)
+        x.view(-1)[::5], y.view(-1)[::3] = 0, 1
+        w = scores(*shape, dtype=dtype)
+        d = scores(*shape, dtype=dtype)
+        for how, number in (("none", 0), ("mean", 1), ("sum", 2)):
+            name = f"{shape} {how}"
+            cases += [
+                (name, lambda x, y, h=how: F.binary_cross_entropy(x, y, reduction=h), [x, y]),
+                ("weighted " + name, lambda x, y, w, h=how: F.binary_cross_entropy(x, y, w, reduction=h), [x, y, w]),
+                ("of sigmoids " + name, lambda w, y, h=how: F.binary_cross_entropy(w.sigmoid(), y, reduction=h),
+                 [w, y]),
+                ("gradient " + name, lambda d, x, y, w, n=number: torch.ops.aten.binary_cross_entropy_backward(
+                    d if n == 0 else d.flatten()[0], x, y, w, n), [d, x, y, w]),
+            ]
+    check_many(cases, tolerance={torch.float32: (2e-6, 2e-6), torch.float64: (1e-13, 1e-13)})
+
+
+@pytest.mark.parametrize("of", ["input", "target"])
+@pytest.mark.parametrize("wrong", [-0.5, 1.25, float("nan"), float("inf")])
+@pytest.mark.parametrize("how", ["none", "mean"])
+def test_what_is_no_probability_raises_as_in_eager(of, wrong, how):
+    def fn(x, y):
+        return F.binary_cross_entropy(x, y, reduction=how) * 2
+
+    def shapes_only(x, y):
+        return x.new_zeros(F.binary_cross_entropy(x, y, reduction=how).shape)
+
+    for f in (fn, shapes_only):
+        x, y = torch.rand(37), torch.rand(37)
+        compiled = dynamo_lite.compile(f)
+        torch.testing.assert_close(compiled(x, y), f(x, y))
+        (x if of == "input" else y)[35] = wrong
+        with pytest.raises(RuntimeError) as want:
+            f(x, y)
+        with pytest.raises(RuntimeError) as got:
+            compiled(x, y)
+        assert str(got.value) == str(want.value)
+
+
+def test_operands_of_other_shapes_or_dtypes_raise_as_in_eager():
+    for x, y in ((torch.rand(3, 2), torch.rand(3)), (torch.rand(3), torch.rand(3).double())):
+        def fn(x, y):
+            return F.binary_cross_entropy(x, y)
+
+        with pytest.raises(Exception) as want:
+            fn(x, y)
+        with pytest.raises(type(want.value)) as got:
+            dynamo_lite.compile(fn)(x, y)
+        assert str(got.value) == str(want.value)
