@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from dynamo_lite.runtime import sized_operators
+
 aten = torch.ops.aten
 
 _WIDE = frozenset({torch.float32, torch.float64, torch.int64})
@@ -17,6 +19,7 @@ _OF_ANY_INTEGER = frozenset({
     aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.sub.Scalar, aten.rsub.Scalar, aten.mul.Tensor,
     aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar, aten.full.default, aten.full_like.default,
     aten.new_full.default, aten.fill.Scalar, aten.masked_fill.Scalar, aten.scalar_tensor.default,
+    aten.linspace.default,
 })  # fmt: skip
 _RANGES = frozenset({aten.arange.default, aten.arange.start, aten.arange.start_step})
 """Operations whose lowering checks the numbers itself."""
@@ -61,4 +64,5 @@ def _takes_any_integer(node: Node) -> bool:
     if node.target in _COMPARISONS:
         first = node.args[0].meta["val"] if isinstance(node.args[0], Node) else None
         return isinstance(first, torch.Tensor) and first.dtype in _WIDE
-    return node.target in _RANGES or node.target in _OF_ANY_INTEGER and value.dtype in _WIDE
+    target = sized_operators.original_of(node.target)
+    return target in _RANGES or target in _OF_ANY_INTEGER and value.dtype in _WIDE

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import torch
 
 from dynamo_lite.backends.aot.ops import RandomFill
+from dynamo_lite.runtime import sized_operators
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,6 +46,14 @@ class Lowering:
 
 
 LOWERINGS: dict[Any, Lowering] = {}
+
+
+def lowering_of(target: Any) -> Lowering | None:
+    """The lowering of what a graph calls, if any. An operator that is torch's with a symbolic size
+    (``runtime.sized_operators``) has the lowering of torch's."""
+    return LOWERINGS.get(target) or LOWERINGS.get(sized_operators.original_of(target))
+
+
 _WHOLE = ("int", "Sequence[int]", "int | None", "Sequence[int] | None")
 
 

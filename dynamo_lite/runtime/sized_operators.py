@@ -133,6 +133,14 @@ def _define(library: torch.library.Library, name: str, overload: str, size: str,
     return getattr(getattr(getattr(torch.ops, NAMESPACE), name), overload)
 
 
+def original_of(operator: Any) -> Any:
+    """The operator of torch that one of these stands for; any other operator or function as it is."""
+    if not isinstance(operator, torch._ops.OpOverload) or operator.namespace != NAMESPACE:
+        return operator
+    name, _, overload = operator.name().removeprefix(f"{NAMESPACE}::").partition(".")
+    return getattr(getattr(torch.ops.aten, name, None), overload or "default", operator)
+
+
 @functools.cache
 def operators() -> dict[str, tuple[Any, ...]]:
     """The operators by torch's name; overloads of a name take one argument more each. The first call defines them."""

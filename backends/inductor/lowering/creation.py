@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.ops import ANY
+from dynamo_lite.backends.inductor.ir.ops import ANY, FLOAT
 from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
-from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, dim_var, expanded
+from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, dim_var, expanded, is_size
 from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
@@ -193,6 +193,38 @@ def arange_start(
     pin_memory: bool | None = None,
 ) -> Any:
     return arange(g, start, end, 1, dtype, layout, device)
+
+
+@register_lowering(aten.linspace.default)
+def linspace(
+    g: GraphLowering,
+    start: Number | ix.Expr,
+    end: Number | ix.Expr,
+    steps: ix.Index,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool | None = None,
+) -> Any:
+    """The first half is counted from the start and the second from the end, each with one rounding
+    (``RangeFactoriesKernel.cpp``); a single element is the start."""
+    ops, (dtype,) = g.ops, g.result_dtypes()
+    if not _plain(layout) or dtype not in FLOAT or not all(isinstance(x, (int, float, ix.Expr)) for x in (start, end)):
+        return NotImplemented
+    if is_size(steps, 0) or not g.sizes.at_most(1, steps, "linspace has elements"):
+        return NotImplemented
+    first, last = (ops.cast(ops.index(x), dtype) if isinstance(x, ix.Expr) else ops.const(x, dtype)
+                   for x in (start, end))
+    if is_size(steps, 1):
+        return TensorValue((1,), dtype, first)
+    place = dim_var(0, steps)
+    number, behind = ops.index(place), ops.index(ix.add(steps, -1))
+    parts = ops.op("maximum", behind, ops.const(1, torch.int64))
+    step = ops.op("div", ops.op("sub", last, first), ops.cast(parts, dtype))
+    rising = ops.op("fma", step, ops.cast(number, dtype), first)
+    falling = ops.op("fma", ops.op("neg", step), ops.cast(ops.op("sub", behind, number), dtype), last)
+    early = ops.op("lt", ops.op("add", number, number), parts)
+    return TensorValue((steps,), dtype, ops.op("where", early, rising, falling))
 
 
 @register_lowering(aten.eye.m)

@@ -49,7 +49,7 @@ from dynamo_lite.backends.inductor.lowering.values import (
     reindexed,
     shape_vars,
 )
-from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
+from dynamo_lite.backends.inductor.lowering_registry import lowering_of
 
 # Limit of an expression's nodes: a larger one is stored in a buffer, which fusion usually eliminates again.
 MAX_NODES = 300
@@ -122,9 +122,10 @@ class GraphLowering:
 
     def has_lowering(self, node: torch.fx.Node) -> bool:
         """Whether generated code computes a node: it has a lowering, eager accepts it, loops can handle its tensors."""
-        if node.target not in LOWERINGS or node.target in self.abilities.library and node not in self._attention:
+        lowering = lowering_of(node.target)
+        if lowering is None or node.target in self.abilities.library and node not in self._attention:
             return False
-        if LOWERINGS[node.target].random and not self.abilities.random:
+        if lowering.random and not self.abilities.random:
             return False
         if self.abilities.leaves is not None and self.abilities.leaves(node):
             return False
@@ -183,7 +184,8 @@ class GraphLowering:
             return self._library(node)  # nobody uses the result, but the call may raise
         if self.has_lowering(node):
             args, kwargs = self._values((node.args, node.kwargs))
-            lowering = LOWERINGS[node.target]
+            lowering = lowering_of(node.target)
+            assert lowering is not None
             self._place = device_of(node)
             result = lowering.fn(self, *args, **kwargs) if lowering.takes(args, kwargs) else NotImplemented
             self._place = None
@@ -449,7 +451,8 @@ class GraphLowering:
         """Emits a library call for the node, with realized arguments; returns the values that read its results."""
         self.metrics["library"] += 1
         if log.enabled("fallbacks"):
-            why = "no lowering" if node.target not in LOWERINGS else "a case that its lowering leaves to the library"
+            lowered = lowering_of(node.target) is not None
+            why = "a case that its lowering leaves to the library" if lowered else "no lowering"
             log.artifact("fallbacks").info("library call: %s (%s): %s", node.target, why, user_line(node))
         device = device_of(node)
 

@@ -29,7 +29,7 @@ from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.layouts import is_dense
 from dynamo_lite.backends.inductor.lowering.values import Shape, TensorValue, shape_vars
-from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS, register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import lowering_of, register_lowering
 
 aten = torch.ops.aten
 
@@ -199,7 +199,7 @@ def _is_allocated(node: torch.fx.Node) -> bool:
         if node.meta["val"].numel() != count or node.op != "call_function" or node.meta["val"].storage_offset() or any(
                 _writes(user, node) for user in node.users):
             return False
-        lowering = LOWERINGS.get(node.target)
+        lowering = lowering_of(node.target)
         if lowering is None or not lowering.view:
             return True
         node = node.all_input_nodes[0]

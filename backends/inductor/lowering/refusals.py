@@ -14,6 +14,7 @@ import torch
 from dynamo_lite.backends.aot.numbers import numbers_of, refuses_some_integer
 from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.lowering.sizes import Sizes
+from dynamo_lite.runtime import sized_operators
 
 aten = torch.ops.aten
 
@@ -27,7 +28,7 @@ _WITH_FACTOR = frozenset({
 _CONVERTED = frozenset({
     aten.masked_fill.Scalar, aten.full.default, aten.full_like.default, aten.new_full.default, aten.fill.Scalar,
     aten.constant_pad_nd.default, aten.index_fill.int_Scalar, aten.scatter.value, aten.threshold.default,
-    aten.pow.Tensor_Scalar, aten.scalar_tensor.default,
+    aten.pow.Tensor_Scalar, aten.scalar_tensor.default, aten.linspace.default,
 })  # fmt: skip
 """Operators whose numeric arguments are converted to the result's dtype before anything is computed."""
 _BOUNDED = frozenset({
@@ -58,7 +59,7 @@ _EXTREMES = frozenset({
 def is_refused(node: torch.fx.Node, sizes: Sizes) -> bool:
     """Whether eager would raise, or its result depends on the version of torch. To be called for nodes that have a
     lowering."""
-    target: Any = node.target
+    target = sized_operators.original_of(node.target)
     if refuses_some_integer(node):
         return True
     if target in _OF_NUMBERS and node.meta["val"].dtype is torch.bool:

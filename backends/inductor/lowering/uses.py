@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from dynamo_lite.backends.inductor.ir.contraction import MAX_LANES
-from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
+from dynamo_lite.backends.inductor.lowering_registry import lowering_of
 from dynamo_lite.symbols.nodes import hint_of
 
 aten = torch.ops.aten
@@ -101,5 +101,5 @@ def _joined_as_well(user: torch.fx.Node, few: int) -> bool:
 
 
 def _is_view(node: torch.fx.Node) -> bool:
-    lowering = LOWERINGS.get(node.target)
+    lowering = lowering_of(node.target)
     return lowering is not None and lowering.view

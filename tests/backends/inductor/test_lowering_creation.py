@@ -1,8 +1,12 @@
 """Ranges and identity matrices: eager's numbers, generated where every one of them is exact."""
+import math
+import re
+
 import pytest
 import torch
 
 import dynamo_lite
+from dynamo_lite import log
 
 pytestmark = pytest.mark.by_turns(3)
 
@@ -65,3 +69,60 @@ def test_new_memory_with_deterministic_algorithms(dtype):
     finally:
         torch.use_deterministic_algorithms(False)
     torch.testing.assert_close(got, want, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float64, torch.float32])
+@pytest.mark.parametrize("given", [
+    (0, 1, 1), (0, 1, 2), (-2.7, 3.3, 7), (5, -1.25, 300), (0, 10**9 + 1, 17), (3, 3, 4), (1, 2, 0),
+    (float("inf"), 1, 3), (0, float("nan"), 5),
+])
+def test_linspace_is_the_same_to_the_last_bit(given, dtype):
+    def f(x):
+        return torch.linspace(*given, dtype=dtype) + 0 * x, torch.linspace(*given, dtype=dtype)
+
+    x = torch.tensor(2.0)
+    torch.testing.assert_close(dynamo_lite.compile(f)(x), f(x), rtol=0, atol=0, equal_nan=True)
+    if all(map(math.isfinite, given)):
+        assert library_calls(f, x) == [] or given[-1] == 0
+
+
+@pytest.mark.parametrize("given, dtype", [((0, 7, 5), torch.int64), ((0, 1, 5), torch.bfloat16)])
+def test_linspace_of_other_dtypes(given, dtype):
+    def f(x):
+        return torch.linspace(*given, dtype=dtype) * x
+
+    x = torch.tensor(2, dtype=dtype)
+    torch.testing.assert_close(dynamo_lite.compile(f)(x), f(x), rtol=0, atol=0)
+
+
+def test_linspace_with_a_number_that_the_dtype_does_not_hold_raises_as_in_eager():
+    def f(x):
+        return torch.linspace(0, 1e300, 5) * x
+
+    with pytest.raises(RuntimeError) as want:
+        f(torch.ones(()))
+    with pytest.raises(RuntimeError) as got:
+        dynamo_lite.compile(f)(torch.ones(()))
+    assert str(got.value) == str(want.value)
+
+
+def of_columns(x):
+    return x * torch.linspace(-1, 1, x.shape[1])
+
+
+def to_a_size(x):
+    return x + torch.linspace(0, x.shape[0] - 1, x.shape[0])[:, None]
+
+
+def in_double_precision(x):
+    return x + torch.linspace(x.shape[1], 1, x.shape[0], dtype=torch.float64)[:, None]
+
+
+@pytest.mark.parametrize("f", [of_columns, to_a_size, in_double_precision])
+def test_linspace_with_sizes_that_change(f):
+    compiled = dynamo_lite.compile(f)
+    for n in (5, 6, 7, 300, 2, 1):
+        x = torch.randn(n, n + 1)
+        torch.testing.assert_close(compiled(x), f(x), rtol=0, atol=0)
+    assert log.counters()["graphs"] <= 3  # fixed, any, and one of a size of 1
+    assert "linspace(" not in re.sub("(//|#).*", "", dynamo_lite.generated_code(compiled))
