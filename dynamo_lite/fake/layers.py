@@ -70,6 +70,6 @@ _RULES: dict[Any, Rule] = {
     aten._native_batch_norm_legit_no_training.default: _statistics,
     aten.native_group_norm_backward.default: _gradient_of_input,
     aten.native_batch_norm_backward.default: _gradient_of_input,
-    aten.replication_pad2d_backward.default: _gradient_of_input,
-    aten.replication_pad3d_backward.default: _gradient_of_input,
+    **{getattr(aten, f"{kind}_pad{rank}d_backward").default: _gradient_of_input
+       for kind in ("reflection", "replication") for rank in (2, 3)},
 }

@@ -1,7 +1,6 @@
-"""Lowerings of padding by reflection or replication, nearest-neighbor resizing, and average pooling.
+"""Lowerings of nearest-neighbor resizing and average pooling.
 
 All of these read one element, or the elements of one window, at positions that follow from the position in the result.
-The scheduler splits the loops of a padding at its edges, so that no guard is left in them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dynamo_lite.backends.inductor.lowering.formulas import like
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
 from dynamo_lite.backends.inductor.lowering.reduction import cast_to
-from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size, reindexed, shape_vars
+from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size, shape_vars
 from dynamo_lite.backends.inductor.lowering.views import make_view
 from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
@@ -29,54 +28,6 @@ aten = torch.ops.aten
 def _fixed(g: GraphLowering, x: TensorValue, last: int) -> bool:
     """Whether the last ``last`` sizes are numbers, and no size is 0; the other sizes may be symbols."""
     return g.sizes.are_known(x.shape, last, "windows of an image")
-
-
-# ---------------------------------------------------------------- padding
-def _padded(g: GraphLowering, x: TensorValue, padding: Sequence[int], reflect: bool) -> Any:
-    """Pads the last dimensions, all in one pass, with elements of the tensor.
-
-    Args:
-        padding: numbers of elements before and after each dimension, from the last dimension on.
-        reflect: whether the elements next to the edge are mirrored; if not, the edge's element is repeated.
-    """
-    if not all(isinstance(p, int) and p >= 0 for p in padding) or not _fixed(g, x, len(padding) // 2):
-        return NotImplemented
-    if not any(padding):
-        return TensorValue(x.shape, x.dtype, x.node)
-    if is_size(ix.product(x.shape), 0):
-        return NotImplemented
-    g.realize_if_dear(x)  # its expression would be repeated in each part of the loops
-    shape, first = list(x.shape), x.ndim - len(padding) // 2
-    for k in range(len(padding) // 2):
-        shape[x.ndim - 1 - k] = ix.add(shape[x.ndim - 1 - k], padding[2 * k] + padding[2 * k + 1])
-    places = list(shape_vars(shape))
-
-    def element(d: int, indices: list[ix.Index]) -> Node:
-        """The element of the result, where the source indices of the dimensions before ``d`` are already chosen."""
-        if d == x.ndim:
-            return reindexed(g.ops, x, indices)
-        before, n, here = padding[2 * (x.ndim - 1 - d)], x.shape[d], places[d]
-        assert isinstance(n, int)
-        left: ix.Index = ix.add(before, ix.mul(here, -1)) if reflect else 0
-        right: ix.Index = ix.add(before + 2 * (n - 1), ix.mul(here, -1)) if reflect else n - 1
-        inner, outer, behind = (element(d + 1, [*indices[:d], at, *indices[d + 1:]])
-                                for at in (ix.add(here, -before) if n > 1 else 0, left, right))
-        node = g.ops.op("where", g.ops.inside(here, before, before + n), inner, behind)
-        return g.ops.op("where", g.ops.inside(here, 0, before), outer, node)
-
-    result = TensorValue(tuple(shape), x.dtype, element(first, list(places)), device=x.device)
-    g.realize_result(result)
-    return result
-
-
-@register_lowering(*[getattr(aten, f"reflection_pad{rank}d").default for rank in (1, 2, 3)])
-def reflection_pad(g: GraphLowering, self: TensorValue, padding: Sequence[int]) -> Any:
-    return _padded(g, self, padding, True)
-
-
-@register_lowering(*[getattr(aten, f"replication_pad{rank}d").default for rank in (1, 2, 3)])
-def replication_pad(g: GraphLowering, self: TensorValue, padding: Sequence[int]) -> Any:
-    return _padded(g, self, padding, False)
 
 
 # ---------------------------------------------------------------- nearest neighbors

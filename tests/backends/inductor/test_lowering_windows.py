@@ -1,11 +1,9 @@
-"""Pads, nearest-neighbour resizing and pooling: generated code against eager."""
+"""Nearest-neighbour resizing and pooling: generated code against eager."""
 import itertools
 
 import pytest
 import torch
 import torch.nn.functional as F
-
-import dynamo_lite
 
 aten = torch.ops.aten
 
@@ -14,23 +12,6 @@ def image(*shape, dtype=torch.float32, channels_last=False):
     torch.manual_seed(sum(shape))
     x = torch.randn(shape).to(dtype)
     return x.to(memory_format=torch.channels_last) if channels_last else x
-
-
-def test_pads(check_many):
-    cases = []
-    for mode in ("reflect", "replicate", "circular"):
-        for pad in ((2, 3), (0, 1), (4, 0), (0, 0)):
-            cases.append((f"{mode} {pad}", lambda x, m=mode, p=pad: F.pad(x, p, mode=m), [image(2, 3, 9)]))
-        for pad in ((1, 2, 3, 0), (0, 0, 2, 2), (5, 5, 5, 5)):
-            for last in (False, True):
-                x = image(2, 3, 6, 7, channels_last=last)
-                cases.append((f"{mode} {pad} {last}", lambda x, m=mode, p=pad: F.pad(x, p, mode=m) * 2, [x]))
-    check_many(cases)
-
-
-def test_pads_of_one_element(check_many):
-    x = image(1, 1, 1, 5)
-    check_many([("replicate", lambda x: F.pad(x, (1, 1, 2, 2), mode="replicate"), [x])])
 
 
 def test_nearest(check_many):
@@ -68,20 +49,3 @@ def test_average_pools(check_many, dtype, data):
     cases.append(("adaptive", lambda x: F.adaptive_avg_pool2d(x, (4, 3)), [x]))
     cases.append(("divisor", lambda x: F.avg_pool2d(x, 2, divisor_override=3), [x]))
     check_many(cases, data.CLOSE)
-
-
-@pytest.mark.parametrize("mode", ["reflect", "replicate"])
-@pytest.mark.parametrize("shape, pad", [
-    ((2, 3, 9), (1, 2)), ((2, 3, 9), (0, 3)), ((2, 3, 5, 7), (1, 2, 3, 0)), ((2, 3, 5, 7), (0, 0, 1, 1)),
-    ((2, 3, 5, 7), (1, 1, 4, 4)), ((5, 7, 3), (1, 1, 2, 2)), ((1, 2, 4, 5, 6), (1, 2, 3, 1, 2, 2)),
-    ((3, 130, 50), (5, 7)),
-    ((2, 40, 70), (1, 1, 1, 1)), ((2, 3, 1, 5), (2, 1, 0, 0))])
-def test_pads_are_one_kernel(mode, shape, pad):
-    """Edges of one element too, where what lies beside them is no loop."""
-    for dtype in (torch.float32, torch.bfloat16, torch.int64):
-        x = (torch.randn(shape) * 9).to(dtype)
-        dynamo_lite.reset_metrics()
-        got = dynamo_lite.compile(lambda x: F.pad(x, pad, mode=mode) + 1, dynamic=False)(x)
-        want = F.pad(x, pad, mode=mode) + 1
-        assert torch.equal(got, want) and got.stride() == want.stride()
-        assert dynamo_lite.metrics()["kernels"] == 1

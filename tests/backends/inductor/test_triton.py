@@ -53,6 +53,8 @@ check(lambda x: torch.tanh(x) * 2 + x.exp().log1p(), x)
 check(lambda x: x.transpose(0, 2) + x.permute(2, 1, 0).contiguous() * 2, x)
 check(lambda x: x[::2, 1:, -1] - x[1::2, 1:, 0].sum(), x[:32])
 check(lambda x: F.pad(x, (1, 2)) + 1, x)
+for pads in (torch.ops.aten.reflection_pad2d_backward, torch.ops.aten.replication_pad2d_backward):
+    check(lambda d, x: pads(d, x, (1, 2, 3, 0)) * 2, torch.randn(33, 10, 8), x)
 check(lambda x: torch.cat([x, x * 2], 1), x)
 check(lambda x, y: torch.slice_scatter(x, y, 0, 0, 33, 1), x, x + 1)
 check(lambda x: F.avg_pool2d(x, 3, 1, 1) + F.max_pool2d(x, 3, 2, 1).sum(), torch.randn(1, 3, 9, 9))
