@@ -207,7 +207,7 @@ def linspace(
     pin_memory: bool | None = None,
 ) -> Any:
     """The first half is counted from the start and the second from the end, each with one rounding
-    (``RangeFactoriesKernel.cpp``); a single element is the start."""
+    (ATen's ``linspace_kernel``); a single element is the start."""
     ops, (dtype,) = g.ops, g.result_dtypes()
     if not _plain(layout) or dtype not in FLOAT or not all(isinstance(x, (int, float, ix.Expr)) for x in (start, end)):
         return NotImplemented
