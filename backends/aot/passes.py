@@ -1,4 +1,4 @@
-"""Clean-up passes over an aten graph: elimination of dead code and of common subexpressions.
+"""Clean-up passes over an aten graph: reads of written parts, dead code, common subexpressions.
 
 Invariant of every pass: results, side effects, the order of these, and the random numbers drawn stay the same.
 """
@@ -14,6 +14,7 @@ from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.functional import UNSAFE_VIEWS
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.numbers import refuses_some_integer
+from dynamo_lite.backends.aot.written_parts import read_through_writes
 from dynamo_lite.runtime import raising, sized_operators
 
 aten = torch.ops.aten
@@ -26,6 +27,7 @@ _UNINITIALIZED = frozenset({
 
 def clean(graph: AtenGraph) -> None:
     """Runs all passes, in order."""
+    read_through_writes(graph.graph)
     remove_dead_code(graph.graph)
     merge_equal_calls(graph)
     remove_unused_constants(graph)

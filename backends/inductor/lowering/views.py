@@ -174,7 +174,7 @@ def select(g: GraphLowering, self: TensorValue, dim: int, index: ix.Index) -> An
     return make_view(g, self, shape, indices)
 
 
-@register_lowering(aten.split_with_sizes.default, view=True)
+@register_lowering(aten.split_with_sizes.default, aten.unsafe_split_with_sizes.default, view=True)
 def split_with_sizes(
     g: GraphLowering, self: TensorValue, split_sizes: Sequence[ix.Index], dim: int = 0
 ) -> tuple[TensorValue, ...]:
@@ -190,7 +190,7 @@ def split_with_sizes(
     return tuple(out)
 
 
-@register_lowering(aten.split.Tensor, view=True)
+@register_lowering(aten.split.Tensor, aten.unsafe_split.Tensor, view=True)
 def split(g: GraphLowering, self: TensorValue, split_size: ix.Index, dim: int = 0) -> Any:
     dim = wrap(dim, self.ndim)
     size = self.shape[dim]
