@@ -597,6 +597,25 @@ def fn(x):
     type Local = list[int]
     return x + 1, Pair.__name__, Local.__name__, Local.__value__ == list[int]
 """),
+    "what_type_parameters_compute_when_they_are_read": (12, """
+def fn(x):
+    n = 0
+    def counted():
+        nonlocal n
+        n += 1
+        return int
+    def first[T: counted()](items):
+        return items[0]
+    type Late = counted()
+    def chosen[T: (counted(), str)](): pass
+    before = n
+    bound = first.__type_params__[0].__bound__
+    between = n
+    value = Late.__value__
+    behind = n
+    constraints = chosen.__type_params__[0].__constraints__
+    return first([x]) + 1, before, bound, between, value, behind, constraints, n
+"""),
     "default_of_a_type_parameter": (13, """
 def fn(x):
     def first[T = int](items):
