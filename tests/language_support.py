@@ -108,5 +108,13 @@ def same(a: Any, b: Any) -> bool:
 def broken_everywhere(program: Any) -> Any:
     """The program compiled with a break before each instruction of its module's code."""
     place = program.__code__.co_filename
-    settings = Settings(lambda graph, inputs: graph.forward, break_at=lambda code, index: code.co_filename == place)
-    return CompiledFunction(program, make_hook(settings))
+    return _broken(program, lambda code, index: code.co_filename == place)
+
+
+def broken_at(program: Any, place: int) -> Any:
+    """The program compiled with a break before the instruction of this index, in addition to its own."""
+    return _broken(program, lambda code, index: code is program.__code__ and index == place)
+
+
+def _broken(program: Any, break_at: Callable[[types.CodeType, int], bool]) -> Any:
+    return CompiledFunction(program, make_hook(Settings(lambda graph, inputs: graph.forward, break_at=break_at)))

@@ -142,6 +142,10 @@ class Emitter:
         """The cell object itself."""
         self.ops.append(Op(facts.LOAD_CELL, CELL, name, self.positions, self.handler))
 
+    def replace_cell(self, name: str) -> None:
+        """Makes the cell on top of the stack the one of a cell or free variable of the code being built."""
+        self.ops.append(Op("STORE_FAST", SLOT, name, self.positions, self.handler))
+
     def load_global(self, name: str) -> None:
         self._emit("LOAD_GLOBAL", (False, name))
 

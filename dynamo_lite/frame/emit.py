@@ -111,6 +111,16 @@ def _own_cells(end: FrameExit) -> list[CellVariable]:
     return [cell for name, cell in end.trace.tx.cells.items() if name in end.frame.code.co_cellvars]
 
 
+def _replaced_cells(end: FrameExit) -> list[tuple[str, CellVariable]]:
+    """Free variables of a resume function in whose place there is another cell than the one that came in.
+
+    A comprehension of Python 3.12 and later puts a cell of its own there and, behind it, back what it saved.
+    """
+    cells = end.trace.tx.cells
+    came_in = zip(end.frame.code.co_freevars, end.trace.tx.free_cells)
+    return [(name, cells[name]) for name, cell in came_in if name in cells and cells[name] is not cell]
+
+
 # ---------------------------------------------------------------- the graph
 def _deoptimizer(cg: Codegen, end: FrameExit, graph: Graph, compiled: Compiled) -> Deoptimizer:
     """The handler for exceptions raised by the call of the graph."""
@@ -158,7 +168,11 @@ def _restore_frame(cg: Codegen, end: FrameExit) -> list[str]:
             held.append((name, cg.hold(tx.locals[name])))
     for cell in _own_cells(end):
         cg.fill_cell(cell)
+    replaced = [(name, cg.hold(cell)) for name, cell in _replaced_cells(end)]
     _push_stack(cg, end)
+    for name, temporary in replaced:
+        emitter.load_fast(temporary)
+        emitter.replace_cell(name)
     for name, temporary in held:
         emitter.load_fast(temporary)
         emitter.store_fast(name)

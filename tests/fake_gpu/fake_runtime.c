@@ -370,9 +370,13 @@ static cudaError_t copy(void *to, const void *from, size_t size, cudaStream_t st
 {
     if (work_in(stream, name) < 0)
         return give(cudaErrorInvalidResourceHandle);
-    note("copy bytes=%zu stream=%p to=%d from=%d", size, (void *)stream, device_of_memory((uintptr_t)to),
-         device_of_memory((uintptr_t)from));
-    memmove(to, from, size);
+    int to_device = device_of_memory((uintptr_t)to), from_device = device_of_memory((uintptr_t)from);
+    note("copy bytes=%zu stream=%p to=%d from=%d", size, (void *)stream, to_device, from_device);
+    /* No kernel has written what the host reads: what happens to lie there is no number of elements. */
+    if (from_device >= 0 && to_device < 0)
+        memset(to, 0, size);
+    else
+        memmove(to, from, size);
     return cudaSuccess;
 }
 VISIBLE cudaError_t cudaMemcpy(void *to, const void *from, size_t size, enum cudaMemcpyKind kind)

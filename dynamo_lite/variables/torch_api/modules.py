@@ -345,8 +345,20 @@ def _wrap_typing(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     return OpaqueVariable(value, source)
 
 
+_IN_C = (types.GetSetDescriptorType, types.MemberDescriptorType)
+# The first read of these attributes of a type parameter or a type alias runs the program's code (PEP 695).
+_COMPUTED_AT_FIRST = frozenset({"__bound__", "__constraints__", "__default__", "__value__"})
+
+
 class OpaqueVariable(RealObjectVariable):
     """An immutable object that the program only passes around, such as a type union or a code object."""
+
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
+        attribute = getattr(type(self.value), name, None) if name in _COMPUTED_AT_FIRST else None
+        # One that is made by a call of its class, such as TypeVar("T", bound=int), is given the value.
+        if isinstance(attribute, _IN_C) and getattr(self.value, "__infer_variance__", True):
+            unsupported("unsupported_attribute", f"{self.describe()}.{name}, which is computed at the first read")
+        return super().getattr(tx, name)
 
     def describe(self) -> str:
         try:
