@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple
@@ -18,9 +19,10 @@ from .._guards import current_global_state
 from ..bytecode.code_map import CodeMap
 from ..bytecode.instructions import decode
 from ..continuation.places import starts_unit, unbreakable_places
+from ..guards.source import ConstSource
 from ..interpreter import containers, opcodes
 from ..interpreter.budget import Budget
-from ..interpreter.translator import BreakReached, Translator, root_translator
+from ..interpreter.translator import BreakReached, ModuleNotLoaded, Translator, root_translator
 from ..output.output_graph import OutputGraph
 from ..variables.base import ObservedException, VariableTracker, realized
 from ..variables.numbers.scalars import NumberNeeded
@@ -107,7 +109,7 @@ def run(settings: Settings, trace: Trace) -> Traced | TraceRequest:
     try:
         return Traced(trace, realized(tx, tx.run()), None, request.error)
     except BreakReached as reached:
-        return Traced(trace, None, reached.index, request.error)
+        return _broken(trace, reached.index, request.error)
     except exc.Unsupported as error:
         met = error
     except ObservedException as error:
@@ -122,8 +124,16 @@ def run(settings: Settings, trace: Trace) -> Traced | TraceRequest:
     if met.kind == "trace_too_long" and _is_left(trace.frame, tx):
         return request.before(tx.budget.after_operations(), met)
     if met.visit is None and tx.undo_instruction():
-        return Traced(trace, None, tx.current.index, met)
+        return _broken(trace, tx.current.index, met)
     return request.before(met.visit if met.visit is not None else tx.visits - 1, met)
+
+
+def _broken(trace: Trace, index: int, error: exc.Unsupported | None) -> Traced:
+    """A trace that ends before the instruction at `index`. An entry that breaks at an import holds only until the
+    module is loaded, as its callers' do: a library that imports a module at its first call breaks only that call."""
+    if isinstance(error, ModuleNotLoaded):
+        trace.tx.guard(ConstSource(sys.modules, "sys.modules"), "dict_lacks", error.module)
+    return Traced(trace, None, index, error)
 
 
 # ---------------------------------------------------------------- another trace

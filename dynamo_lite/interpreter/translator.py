@@ -86,6 +86,19 @@ class BreakPoint:
     error: Unsupported
 
 
+class ModuleNotLoaded(Unsupported):
+    """A break at an import that runs a module's code. Once the module is loaded, the frame can be traced without the
+    break.
+
+    Args:
+        module: the name in ``sys.modules``.
+    """
+
+    def __init__(self, detail: str, module: str) -> None:
+        super().__init__("import_statement", detail)
+        self.module = module
+
+
 class BreakReached(Exception):
     """The root has arrived at the instruction where the trace is to stop."""
 
@@ -430,14 +443,14 @@ class Translator(Evaluator):
             full = name
         module = sys.modules.get(full)
         if module is None:
-            unsupported("import_statement", f"import {full}")
+            raise ModuleNotLoaded(f"import {full}", full)
         loaded = full if names or level else full.partition(".")[0]
         self.guard(DictItemSource(ConstSource(sys.modules, "sys.modules"), loaded), "is", sys.modules[loaded])
         if not names and not level:
             module = sys.modules[full.partition(".")[0]]
         for wanted in names or ():
             if not hasattr(module, wanted) and f"{full}.{wanted}" not in sys.modules:
-                unsupported("import_statement", f"from {full} import {wanted}")
+                raise ModuleNotLoaded(f"from {full} import {wanted}", f"{full}.{wanted}")
         return self.values.from_result(module, "module")
 
     def leave_of_native_context(self, manager: VariableTracker) -> VariableTracker:

@@ -18,10 +18,11 @@ import torch
 from torch import fx
 
 from ... import config
-from ...guards.source import SizeSource, Source, StrideSource
+from ...guards.source import ChildSource, ComputedSource, ConstSource, SizeSource, Source, StrideSource
 from ...symbols.environment import HIGHEST
 from ...symbols.integers import Index, mul
 from ...symbols.nodes import symbolic_int
+from ..functions.cached_calls import CachedCall
 
 if TYPE_CHECKING:
     from ..protocols import Tracer
@@ -44,9 +45,22 @@ class SizesLearned(NamedTuple):
     known: frozenset[Any] = frozenset()
 
     def is_likely(self, source: Source, number: Any) -> bool:
-        """Whether a number at a path is likely to change with a size."""
+        """Whether a number at a path is likely to change with a size. A number in the result of a cached call is not:
+        where the function computes it from a size it is an expression already, and else it is a constant, such as a
+        dimension, that is equal by chance."""
         return (type(number) is int and number in self.changed and number >= _LEAST
-                and source.key not in self.known and (source.key, number) not in self.known)
+                and source.key not in self.known and (source.key, number) not in self.known
+                and not _is_of_cached_call(source))
+
+
+def _is_of_cached_call(source: Source) -> bool:
+    """Whether a path begins at, or passes through, the result of a cached call."""
+    while isinstance(source, ChildSource):
+        if isinstance(source, ComputedSource) and isinstance(source.function, CachedCall):
+            return True
+        source = source.base
+    made_by = source.value if isinstance(source, ConstSource) else getattr(source, "function", None)
+    return isinstance(made_by, CachedCall)
 
 
 class SizeMark(NamedTuple):

@@ -117,3 +117,30 @@ def test_a_function_that_makes_tensors_is_asked_for_each_size() -> None:
         x = torch.ones(n)
         assert torch.equal(compiled(x), f(x))
     assert dynamo_lite.metrics()["graphs"] == 2
+
+
+@functools.lru_cache
+def plan(sizes: tuple[int, ...], last: int) -> tuple[list[int], list[int], int]:
+    return [sizes[0], sizes[1]], [0, 2, 1, 3], last
+
+
+def test_numbers_of_a_kept_result_that_equal_a_changed_size_by_chance_stay_numbers() -> None:
+    """The batch changes from 2 to 3, which are also the dimensions of a kept permutation: were these symbols, the
+    graph with its write in place would not be compiled."""
+    def rearranged(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        kept, order, last = plan(x.shape, 2)
+        y = (x * w).unflatten(2, (2, -1)).permute(order)
+        y += w[0, 0, 0]
+        fixed = plan((5, 5), 3)
+        return y.transpose(fixed[1][1], fixed[2]).reshape(*kept, -1)[:, :last]
+
+    w = torch.randn(1, 5, 8, requires_grad=True)
+    compiled = dynamo_lite.compile(rearranged)
+    for n in (2, 3, 4):
+        x = torch.randn(n, 5, 8)
+        found, expected = compiled(x, w), rearranged(x, w)
+        assert torch.equal(found, expected) and found.stride() == expected.stride()
+        grads = [torch.autograd.grad(y.sum(), w)[0] for y in (found, expected)]
+        torch.testing.assert_close(*grads)
+    metrics = dynamo_lite.metrics()
+    assert metrics["graphs"] == 2 and not metrics["fallbacks"]
