@@ -39,7 +39,7 @@ def check_offset(output: Any, target: Any, args: Sequence[Any], kwargs: Mapping[
         guard_offset(output, tensor, f"{name} with an offset from the start of the storage of an input")
 
 
-def guard_offset(output: Any, fake: FakeTensor, what: str) -> None:
+def guard_offset(output: Any, fake: torch.Tensor, what: str) -> None:
     """Guards where the inputs that share memory with a fake tensor begin in their storage.
 
     Raises:
