@@ -37,7 +37,7 @@ def handles_method(*methods: Any) -> Callable[[F], F]:
 
 # ---------------------------------------------------------------- methods that break the graph
 breaks("tensor_to_python", Tensor.__complex__, Tensor.is_nonzero, Tensor.__contains__)
-breaks("numpy_conversion", Tensor.numpy, Tensor.__array__)
+breaks("numpy_conversion", Tensor.__array__)
 breaks("data_ptr", Tensor.data_ptr, Tensor.untyped_storage, Tensor.storage, Tensor._typed_storage,
        Tensor.__dlpack__, Tensor.share_memory_, Tensor.is_shared, Tensor.pin_memory,
        Tensor.is_pinned)
