@@ -60,7 +60,7 @@ CAPTURED = {
     "expanded": lambda x: x.reshape(1, 3).expand(2, 3).t().numpy(),
     "in containers": lambda x: {"a": (x * 2).numpy(), "b": [x.sum().numpy()]},
     "type": lambda x: (isinstance(x.numpy(), np.ndarray), x + 1),
-    "rebound": _rebound, "changed later": _changed_later, "input changed later": _input_changed_later,
+    "rebound": _rebound, "changed_later": _changed_later, "input changed later": _input_changed_later,
     "not of gradients": _not_of_gradients, "twice": _twice, "kept": _kept, "inference": _in_inference_mode,
 }
 
