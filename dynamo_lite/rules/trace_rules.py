@@ -102,7 +102,6 @@ _EVALUATED = (torch.nn.Module.register_forward_hook, torch.nn.Module.register_fo
 breaks("call_skipped", *(f for f in _REGISTER_HOOKS if f not in _EVALUATED),
        reason="each hook gets a number of its own")
 breaks("call_skipped", torch.utils.hooks.RemovableHandle.remove, reason="each hook has a number of its own")
-breaks("unsupported_torch_call", LazyModuleMixin._infer_parameters, reason="it initializes parameters, once")
 breaks("torch_state", torch.use_deterministic_algorithms, reason="it sets torch's state")
 # Methods that count their own calls: if they were captured, each call would need a graph of its own.
 breaks("call_skipped", *(

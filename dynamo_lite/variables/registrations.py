@@ -18,6 +18,7 @@ from .torch_api import (
     composed_functions,
     composed_matrices,
     inner_gradients,
+    lazy_modules,
     module_hooks,
     optimizers,
     sampled_gradients,
@@ -28,7 +29,7 @@ from .torch_api import (
 __all__ = [
     "array_results", "arrays", "autograd_function", "branches", "builtin_iteration", "checkpointing",
     "compiled_functions", "composed_functions", "composed_matrices", "context_vars", "enum_classes", "equality",
-    "inner_gradients", "inputs", "introspected", "legacy_tensors", "method_calls", "module_hooks", "optimizers",
-    "outer_iterators", "sampled_gradients", "scripted", "single_dispatch", "sized_functions", "symbolic_ranges",
-    "tensor_hooks", "thread_locals", "transforms",
+    "inner_gradients", "inputs", "introspected", "lazy_modules", "legacy_tensors", "method_calls", "module_hooks",
+    "optimizers", "outer_iterators", "sampled_gradients", "scripted", "single_dispatch", "sized_functions",
+    "symbolic_ranges", "tensor_hooks", "thread_locals", "transforms",
 ]

@@ -28,6 +28,13 @@ _DTYPES = frozenset({
 })
 
 
+def _refuse(array: VariableTracker, *_: Any) -> NoReturn:
+    unsupported(_KIND, f"what NumPy does with {array.describe()}")
+
+
+_REFUSED: Any = _refuse  # as any method
+
+
 class TensorArrayVariable(VariableTracker):
     """An array in the memory of a tensor."""
 
@@ -49,11 +56,8 @@ class TensorArrayVariable(VariableTracker):
     def reconstruct(self, cg: Codegen) -> None:
         cg.build_new(self, lambda: cg.call_function(Tensor.numpy, [self.tensor], {}), lambda: None)
 
-    def _refuse(self, *_: Any) -> NoReturn:
-        unsupported(_KIND, f"what NumPy does with {self.describe()}")
-
-    truth = getattr = setattr = delattr = call = call_method = length = getitem = setitem = delitem = _refuse
-    contains = iterate = iterator = reversed = next = binary = inplace = compare = unary = _refuse
+    truth = getattr = setattr = delattr = call = call_method = length = getitem = setitem = delitem = _REFUSED
+    contains = iterate = iterator = reversed = next = binary = inplace = compare = unary = _REFUSED
 
 
 @handles_method(Tensor.numpy)
