@@ -37,9 +37,9 @@ from dynamo_lite.backends.aot.inner_gradients import computes_gradients
 from dynamo_lite.backends.aot.mutation import argument_at, functional_form
 from dynamo_lite.backends.aot.operation_kinds import KEPT_COMPOSITES, LIFTS, is_factory, kind_of
 from dynamo_lite.backends.aot.output_aliasing import alias_outputs
+from dynamo_lite.backends.aot.strided_views import check_reads_alike, is_within
 from dynamo_lite.runtime import autocast, casts_inside
 from dynamo_lite.runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
-from dynamo_lite.runtime.storage_extent import storage_extent
 from dynamo_lite.symbols import torch_questions
 from dynamo_lite.symbols.environment import NumbersAsked
 
@@ -56,15 +56,6 @@ _RANDOM_FILLS = frozenset(
 
 _WITHOUT_GRADIENT = frozenset({torch.nn.functional.one_hot})
 """Composites that run below autograd, as it would decompose them otherwise before our decomposition gets them."""
-
-
-def _is_within(root: torch.Tensor, size: Any, stride: Any, offset: Any) -> bool:
-    """Whether ``as_strided`` reaches elements of the tensor only: a write elsewhere in the memory would be lost."""
-    if not all(type(n) is int for n in (offset, *size, *stride, *root.shape, *root.stride())):
-        return True
-    end = offset + max(storage_extent(size, stride), 1)
-    inside = offset >= 0 and end <= max(root.numel(), 1)
-    return inside and bool(aten.is_non_overlapping_and_dense.default(root))
 
 
 def fake_mode_of(gm: GraphModule, example_inputs: list[Any]) -> Any:
@@ -388,7 +379,8 @@ class Recorder(TorchDispatchMode):
         start of the storage; values in the graph have no storage."""
         root = parent.storage.root
         offset = fake.storage_offset() - root.fake.storage_offset()
-        if not _is_within(root.fake, size, stride, offset):
+        check_reads_alike(parent.fake, root.fake)
+        if not is_within(root.fake, size, stride, offset):
             raise CannotFunctionalize("as_strided reaches elements of a memory that are not its tensor's")
         return root, ViewStep(ops.as_strided, (tuple(size), tuple(stride), offset), {})
 

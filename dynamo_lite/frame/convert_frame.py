@@ -16,10 +16,12 @@ from typing import Any
 
 from .. import config, exc, log
 from .._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, FrameHook, GuardedCode
+from ..bytecode.instructions import decode
 from ..guards.failures import explain_failure
 from ..rules.torch_marks import setting
 from ..runtime import collector, in_flight, signal_handlers
 from ..runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
+from ..variables.torch_api.lazy_modules import InitializesOnce
 from . import kept_sizes, trace
 from .decide import decide, note_skipped
 from .emit import direct_call, emit_code, plan_code
@@ -110,6 +112,9 @@ def _attempt(settings: Settings, request: TraceRequest) -> Any:
         made: GuardedCode | TraceRequest | None
         try:
             made = _compile_trace(settings, opened)
+        except InitializesOnce as error:
+            note_skipped(request.frame.user_code, f"it runs in plain Python this time: {error.reason}")
+            return uncompiled(opened, hooked=_may_go_on(request.frame))
         except exc.DynamoLiteError:
             raise
         except Exception as error:
@@ -122,6 +127,14 @@ def _attempt(settings: Settings, request: TraceRequest) -> Any:
             note_skipped(request.frame.user_code, f"nothing of it can be captured: {made.error.reason}")
             return uncompiled(opened)
         return made
+
+
+def _may_go_on(frame: Frame) -> bool:
+    """Whether a frame that runs in plain Python may call what it has called again, as a loop over steps of a training
+    does. The loops of torch's containers call each of their modules once."""
+    module = str(frame.globals.get("__name__", ""))
+    loops = any("JUMP" in i.opname and i.argval <= i.index for i in decode(frame.user_code).instructions)
+    return loops and not module.startswith("torch.nn.")
 
 
 def _compile_trace(settings: Settings, opened: trace.Trace) -> GuardedCode | TraceRequest:

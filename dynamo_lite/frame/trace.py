@@ -30,6 +30,7 @@ from ..variables.objects.made_classes import forget_stand_ins
 from ..variables.tensors.learned_elements import ValuesNeeded
 from ..variables.tensors.masked import SelectionNeeded
 from ..variables.tensors.value_guards import Guardable, ValueGuards
+from ..variables.torch_api.lazy_modules import InitializesOnce
 from .decide import note_skipped
 from .request import Frame, Settings, TraceRequest
 
@@ -103,6 +104,7 @@ def run(settings: Settings, trace: Trace) -> Traced | TraceRequest:
     """Evaluates the frame until its return, until a break, or until it is clear that another trace is needed.
 
     Raises:
+        InitializesOnce: the frame is to run in plain Python, this time.
         exc.Unsupported: with fullgraph, for the first break.
     """
     request, tx = trace.request, trace.tx
@@ -110,6 +112,9 @@ def run(settings: Settings, trace: Trace) -> Traced | TraceRequest:
         return Traced(trace, realized(tx, tx.run()), None, request.error)
     except BreakReached as reached:
         return _broken(trace, reached.index, request.error)
+    except InitializesOnce as error:
+        _forget_frames(error)
+        raise
     except exc.Unsupported as error:
         met = error
     except ObservedException as error:

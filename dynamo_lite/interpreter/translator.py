@@ -40,6 +40,7 @@ from ..variables.containers.mappings import DictVariable
 from ..variables.functions.equivalents import is_equivalent
 from ..variables.functions.functions import GENERATOR, BaseFunctionVariable, is_inlinable
 from ..variables.functions.generators import GeneratorVariable
+from ..variables.tensors.tensor_hooks import HookHandleVariable
 from ..variables.torch_api.modes import DeviceEnterVariable, DeviceScopeVariable
 from ..variables.torch_api.overrides import DisabledOverridesVariable
 from .budget import Budget
@@ -457,7 +458,7 @@ class Translator(Evaluator):
         """The ``__exit__`` method that ``with`` calls, for a manager that is not an instance of a Python class."""
         if manager.is_constant() and isinstance(manager.constant(), torch.device):
             return DeviceScopeVariable(manager.constant(), self.root_visit())
-        if isinstance(manager, DisabledOverridesVariable):
+        if isinstance(manager, (DisabledOverridesVariable, HookHandleVariable)):
             return manager.getattr(self, "__exit__")
         unsupported("unsupported_context_manager", f"with {manager.describe()}")
 
@@ -465,7 +466,7 @@ class Translator(Evaluator):
         """The ``__enter__`` method that ``with`` calls, for such a manager; `leave` is its ``__exit__`` method."""
         if isinstance(leave, DeviceScopeVariable):
             return DeviceEnterVariable(leave)
-        if isinstance(manager, DisabledOverridesVariable):
+        if isinstance(manager, (DisabledOverridesVariable, HookHandleVariable)):
             return manager.getattr(self, "__enter__")
         unsupported("unsupported_context_manager", f"with {manager.describe()}")
 

@@ -51,6 +51,9 @@ class SideEffects:
         self._raised: dict[int, tuple[VariableTracker, int]] = {}
         self._touched: list[VariableTracker | None] = []
         self.calls: list[DeferredCall] = []
+        # By the id of a module from outside: the hooks before and after its forward that the trace has registered.
+        self.added_hooks: dict[int, tuple[list[VariableTracker], list[VariableTracker]]] = {}
+        self.hooked_calls: list[int] = []  # ids of the modules that are being called with hooks
         self._generators: list[tuple[GeneratorVariable, int]] = []
         self._classes: dict[int, VariableTracker] = {}  # classes with attributes that the trace has set, by id
         self._class_names: set[str] = set()  # names of these attributes
@@ -67,10 +70,14 @@ class SideEffects:
         known = self._trackers.get(id(value))
         return known[1] if known is not None else None
 
-    def track(self, value: Any, tracker: VariableTracker) -> VariableTracker:
-        """Records that `tracker` stands for `value`, and keeps `value` alive so that its id stays unique."""
+    def check_unchanged(self, value: Any, tracker: VariableTracker) -> None:
+        """Refuses a look at an object that a deferred call may change."""
         if id(value) in self._behind_calls:
             raise Unsupported("side_effect_unsupported", f"{tracker.describe()}, which a call before may have changed")
+
+    def track(self, value: Any, tracker: VariableTracker) -> VariableTracker:
+        """Records that `tracker` stands for `value`, and keeps `value` alive so that its id stays unique."""
+        self.check_unchanged(value, tracker)
         self._trackers[id(value)] = (value, tracker)
         return tracker
 

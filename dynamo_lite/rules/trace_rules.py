@@ -93,14 +93,15 @@ row(Rule.ASKED, *(getattr(torch.distributed, name) for name in (
     "is_available", "is_initialized", "get_rank", "get_world_size", "is_torchelastic_launched", "is_nccl_available",
     "is_gloo_available", "is_mpi_available", "is_ucc_available", "is_xccl_available")
     if hasattr(torch.distributed, name)), kind="distributed", reason="it asks torch.distributed")
-# Functions that add hooks to modules' tables.
+# Functions that add hooks to modules' tables; two of them are evaluated, see ``variables.torch_api.module_hooks``.
 _REGISTER_HOOKS = [
     value for space in (torch.nn.Module, torch.nn.modules.module) for name, value in vars(space).items()
     if name.startswith("register_") and name.endswith("_hook") and isinstance(value, types.FunctionType)
 ]
-breaks("call_skipped", *_REGISTER_HOOKS, reason="each hook gets a number of its own")
+_EVALUATED = (torch.nn.Module.register_forward_hook, torch.nn.Module.register_forward_pre_hook)
+breaks("call_skipped", *(f for f in _REGISTER_HOOKS if f not in _EVALUATED),
+       reason="each hook gets a number of its own")
 breaks("call_skipped", torch.utils.hooks.RemovableHandle.remove, reason="each hook has a number of its own")
-breaks("unsupported_torch_call", LazyModuleMixin._infer_parameters, reason="it initializes parameters, once")
 breaks("torch_state", torch.use_deterministic_algorithms, reason="it sets torch's state")
 # Methods that count their own calls: if they were captured, each call would need a graph of its own.
 breaks("call_skipped", *(

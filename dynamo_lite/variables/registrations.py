@@ -10,7 +10,7 @@ from .containers import builtin_iteration, outer_iterators
 from .functions import compiled_functions, introspected, scripted, single_dispatch
 from .numbers import symbolic_ranges
 from .objects import context_vars, enum_classes, thread_locals
-from .tensors import arrays, inputs, legacy_tensors, method_calls, tensor_hooks
+from .tensors import array_results, arrays, inputs, legacy_tensors, method_calls, tensor_hooks
 from .torch_api import (
     autograd_function,
     branches,
@@ -18,6 +18,8 @@ from .torch_api import (
     composed_functions,
     composed_matrices,
     inner_gradients,
+    lazy_modules,
+    module_hooks,
     optimizers,
     sampled_gradients,
     sized_functions,
@@ -25,9 +27,9 @@ from .torch_api import (
 )
 
 __all__ = [
-    "arrays", "autograd_function", "branches", "builtin_iteration", "checkpointing", "compiled_functions",
-    "composed_functions", "composed_matrices", "context_vars", "enum_classes", "equality",
-    "inner_gradients", "inputs", "introspected", "legacy_tensors", "method_calls", "optimizers", "outer_iterators",
-    "sampled_gradients", "scripted", "single_dispatch", "sized_functions", "symbolic_ranges", "tensor_hooks",
-    "thread_locals", "transforms",
+    "array_results", "arrays", "autograd_function", "branches", "builtin_iteration", "checkpointing",
+    "compiled_functions", "composed_functions", "composed_matrices", "context_vars", "enum_classes", "equality",
+    "inner_gradients", "inputs", "introspected", "lazy_modules", "legacy_tensors", "method_calls", "module_hooks",
+    "optimizers", "outer_iterators", "sampled_gradients", "scripted", "single_dispatch", "sized_functions",
+    "symbolic_ranges", "tensor_hooks", "thread_locals", "transforms",
 ]

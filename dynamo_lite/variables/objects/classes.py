@@ -58,6 +58,7 @@ class ClassVariable(RealObjectVariable):
         return made
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
+        tx.output.effects.check_unchanged(self.value, self)
         return tx.classes.read(self, name)
 
     def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:

@@ -20,6 +20,7 @@ from ..constant import ConstantVariable
 from ..numbers.scalars import NUMBER_METHODS, ScalarVariable, number_in
 from ..numbers.symbolic_ints import size_variable
 from .learned_elements import known_tensor, learn, learn_or_refuse
+from .storage_offsets import guard_offset
 from .tensor import TensorVariable, is_unknown_number, record, record_method
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ def handles_method(*methods: Any) -> Callable[[F], F]:
 
 # ---------------------------------------------------------------- methods that break the graph
 breaks("tensor_to_python", Tensor.__complex__, Tensor.is_nonzero, Tensor.__contains__)
-breaks("numpy_conversion", Tensor.numpy, Tensor.__array__)
+breaks("numpy_conversion", Tensor.__array__)
 breaks("data_ptr", Tensor.data_ptr, Tensor.untyped_storage, Tensor.storage, Tensor._typed_storage,
-       Tensor.storage_offset, Tensor.__dlpack__, Tensor.share_memory_, Tensor.is_shared, Tensor.pin_memory,
+       Tensor.__dlpack__, Tensor.share_memory_, Tensor.is_shared, Tensor.pin_memory,
        Tensor.is_pinned)
 breaks("autograd_in_graph", Tensor.backward)
 breaks("input_mutation", Tensor.set_, Tensor.resize_, Tensor.resize_as_, reason="it gives a tensor other memory")
@@ -50,6 +51,15 @@ breaks("unsupported_method", Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_e
 row(Rule.ELEMENTS,
     Tensor.nonzero, Tensor.unique, Tensor.unique_consecutive, Tensor.masked_select, Tensor.bincount, Tensor.argwhere,
     kind="dynamic_output_shape")
+
+
+@handles_method(Tensor.storage_offset)
+def _storage_offset(tx: Tracer, tensor: TensorVariable) -> VariableTracker:
+    what = f"storage_offset() of {tensor.describe()}"
+    if not tx.output.fake_mode.lies_in_input(tensor.fake):
+        unsupported("data_ptr", what)  # kernels may leave room that the rules for fake tensors don't know of
+    guard_offset(tx.output, tensor.fake, what)
+    return size_variable(tensor.fake.storage_offset(), tx.output)
 
 
 # ---------------------------------------------------------------- numbers

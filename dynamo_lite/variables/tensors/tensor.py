@@ -438,7 +438,7 @@ def _run(
     beyond the result, and the fake arguments, one of which may be the result."""
     output = tx.output
     fake_args, fake_kwargs = fx.node.map_arg((args, kwargs), fake_of)
-    check_offset(output.fake_mode, target, fake_args, fake_kwargs)
+    check_offset(output, target, fake_args, fake_kwargs)
     output.fake_mode.raises_seen = may_raise(target, fake_args, fake_kwargs)
     output.fake_mode.written.clear()
     run = run_with_numbers if output.scalars.any else output.run_fake

@@ -59,17 +59,25 @@ class HookHandleVariable(VariableTracker):
         return True
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
-        if name == "remove":
+        if name in ("remove", "__enter__", "__exit__"):
             return tx.builtin_method(self, name)
         unsupported(_KIND, f"{name} of {self.describe()}")
 
     def call_method(
         self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
+        if name == "__enter__" and not args and not kwargs:
+            return self
+        if name == "__exit__" and len(args) == 3 and not kwargs:
+            name, args = "remove", []
         if name != "remove" or args or kwargs:
             unsupported(_KIND, f"{name}() of {self.describe()}")
-        tx.output.effects.add_call(_call(tx, RemovableHandle.remove, [self]))
+        self.remove(tx)
         return ConstantVariable(None)
+
+    def remove(self, tx: Tracer) -> None:
+        """handle.remove()"""
+        tx.output.effects.add_call(_call(tx, RemovableHandle.remove, [self]))
 
     def reconstruct(self, cg: Codegen) -> None:
         def make() -> None:
@@ -94,10 +102,11 @@ class Registration(DeferredCall):
 def _call(
     tx: Tracer, function: Any, args: list[VariableTracker], hooks: VariableTracker | None = None
 ) -> DeferredCall:
-    return DeferredCall(function, args, {}, (), _line(tx), hooks)
+    return DeferredCall(function, args, {}, (), line_of(tx), hooks)
 
 
-def _line(tx: Tracer) -> int | None:
+def line_of(tx: Tracer) -> int | None:
+    """The line of the captured frame that is being evaluated."""
     frame = tx
     while frame.parent is not None:
         frame = frame.parent
@@ -136,7 +145,7 @@ def _registered(tx: Tracer, method: Any, tensor: TensorVariable, hook: VariableT
     output = tx.output
     before = next((call.args[0] for call in reversed(output.effects.calls) if isinstance(call, Registration)), None)
     handle = HookHandleVariable(method, tensor, realized(tx, hook), before)  # type: ignore[arg-type]
-    output.effects.add_call(Registration(method, [handle], {}, (), _line(tx), tensor))
+    output.effects.add_deferred(Registration(method, [handle], {}, (), line_of(tx), tensor), [RemovableHandle])
     tensor.node.meta["hooked"] = True  # tells a backend that differentiates: its node is to make nothing else
     return handle
 

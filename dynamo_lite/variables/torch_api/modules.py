@@ -74,7 +74,7 @@ class NNModuleVariable(ObjectVariable):
     def member(self, tx: Tracer, name: str) -> VariableTracker | None:
         """A parameter, buffer or submodule, looked up as nn.Module.__getattr__ does it."""
         own = instance_dict(self.value) or {}
-        if self._has_written(tx, *_MEMBER_TABLES):
+        if self.has_written(tx, *_MEMBER_TABLES):
             return super()._fallback_getattr(tx, name)
         source = dict_source(self)
         for table in _MEMBER_TABLES:
@@ -95,7 +95,7 @@ class NNModuleVariable(ObjectVariable):
             tx.guard(where, "dict_lacks", name)
         return None
 
-    def _has_written(self, tx: Tracer, *names: str) -> bool:
+    def has_written(self, tx: Tracer, *names: str) -> bool:
         """Whether the trace has changed any of these names in the module's instance dict."""
         own = instance_dict(self.value) or {}
         space = tx.output.effects.space_of(tx, self, own, dict_source(self))
@@ -124,11 +124,16 @@ class NNModuleVariable(ObjectVariable):
                 tx.values.new_dict({ConstantVariable(k): v for k, v in kwargs.items()}),
             )
             inner = tx.values.library_function(call_with_hooks)
-            return tx.call(inner, [self, *hooks, *given], {})
+            tx.output.effects.hooked_calls.append(id(self.value))
+            try:
+                return tx.call(inner, [self, *hooks, *given], {})
+            finally:
+                tx.output.effects.hooked_calls.pop()
         return tx.call(self.getattr(tx, "forward"), args, kwargs)
 
     def _forward_hooks(self, tx: Tracer) -> list[VariableTracker] | None:
-        """The hooks before and after forward, global ones first; None if there are hooks of other kinds.
+        """The hooks before and after forward, global ones first and those that the trace has registered last; None if
+        there are hooks of other kinds.
 
         Guards check their number and the identity of each, but not their keys, which are new for each hook.
         """
@@ -144,7 +149,7 @@ class NNModuleVariable(ObjectVariable):
         for space, _, prefix, others in places:
             names = [f"{prefix}_forward_pre_hooks", f"{prefix}_forward_hooks"]
             tables = [space.get(name) for name in (*names, *others)]
-            if self._has_written(tx, *names, *others) or any(map(tx.output.effects.is_tracked, tables)):
+            if self.has_written(tx, *names, *others) or any(map(tx.output.effects.is_tracked, tables)):
                 return None
             if any(tables[2:]) or not all(type(table) is collections.OrderedDict for table in tables[:2]):
                 return None
@@ -160,13 +165,15 @@ class NNModuleVariable(ObjectVariable):
                 tx.guard(table, "len", len(space[name]))
                 found += [tx.values.wrap_at(v, DictValueSource(table, i)) for i, v in enumerate(space[name].values())]
             tx.guard(source, "no_hooks", tuple(empty))
-        return [tx.values.new_sequence(tuple, before), tx.values.new_sequence(tuple, after)]
+        added = tx.output.effects.added_hooks.get(id(self.value), ([], []))
+        return [tx.values.new_sequence(tuple, old + new) for old, new in zip((before, after), added)]
 
     def _has_no_hooks(self, tx: Tracer) -> bool:
         own = instance_dict(self.value) if self.value is not None else None
-        if own is None or any(own.get(name) for name in _HOOK_TABLES):
+        if own is None or any(own.get(name) for name in _HOOK_TABLES) or any(
+                tx.output.effects.added_hooks.get(id(self.value), ())):
             return False
-        if self._has_written(tx, *_HOOK_TABLES) or any(tx.output.effects.is_tracked(own.get(n)) for n in _HOOK_TABLES):
+        if self.has_written(tx, *_HOOK_TABLES) or any(tx.output.effects.is_tracked(own.get(n)) for n in _HOOK_TABLES):
             return False
         if any(getattr(module_state, name) for name in _GLOBAL_HOOK_TABLES):
             return False

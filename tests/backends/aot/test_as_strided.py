@@ -113,3 +113,18 @@ def test_in_place_of_an_input_and_beyond_its_memory():
         got = dynamo_lite.compile(f)(own)
         assert got.shape == want.shape and own.stride() == x.stride()
         assert f is beyond or torch.equal(got, want)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor_lite"])
+@pytest.mark.parametrize("step", [1, 2])
+def test_elements_outside_of_symbolic_sizes(step, backend):
+    """Nothing was checked where a size was a symbol, and a write to every second element reached the wrong ones."""
+    def program(x):
+        return x.as_strided((x.shape[0] + 2,), (1,)).add_(1)
+
+    compiled = dynamo_lite.compile(program, dynamic=True, backend=backend)
+    dynamo_lite.reset_metrics()
+    for end in (8, 6, 12):
+        one, two = torch.arange(20.0), torch.arange(20.0)
+        assert torch.equal(compiled(two[0:end:step]), program(one[0:end:step])) and torch.equal(two, one)
+    assert dynamo_lite.metrics()["graphs"] == 1

@@ -141,7 +141,7 @@ def test_modules_that_get_their_parameters_at_the_first_call(backend):
         return (lambda x: model(x)), lambda: [*model.parameters(), *model.buffers()]
 
     first, second, third = check(make, backend)
-    assert first["graph_breaks"] <= 9 and first["recompiles"] <= 5
+    assert first.keys().isdisjoint(("graphs", "graph_breaks", "recompiles"))
     assert second == {"graphs": 1, "recompiles": 1} and third == {}
 
 

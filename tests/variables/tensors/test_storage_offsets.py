@@ -13,6 +13,11 @@ PROGRAMS = {
     "copy": lambda x: torch.as_strided_copy(x, (2,), (1,), 1),
     "part of an input": lambda x: x[1:].as_strided((2,), (1,), 1) * 1,
     "returned": lambda x: x.as_strided((2,), (1,), 0),
+    "scattered": lambda x: x.as_strided_scatter(torch.ones(2), (2,), (2,), 1),
+    "another dtype": lambda x: x.view(torch.int32).as_strided((2,), (1,), 1) + 1,
+    "a view in place": lambda x: x.detach().as_strided_((2,), (1,), 1),
+    "changed before": lambda x: x.add_(1).as_strided((3,), (1,), 1).mul_(2),
+    "asked for": lambda x: x * x[1:].storage_offset(),
 }
 RELATIVE = {
     "without": lambda x: x[1:].as_strided((2,), (1,)).add_(1) * 2,
@@ -40,6 +45,52 @@ def compare(program, dynamic, backend, pieces):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_of_an_input(name, dynamic, backend):
     compare(PROGRAMS[name], dynamic, backend, [(0, 4), (2, 4), (1, 4), (0, 4), (3, 6)])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_offset_is_guarded(name, backend):
+    assert compare(PROGRAMS[name], False, backend, [(0, 4), (2, 4), (0, 4), (2, 4)]) == 2
+    assert dynamo_lite.metrics()["recompiles"] == 1
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_graph_for_all_sizes_of_tensors_that_begin_their_storage(name):
+    assert compare(PROGRAMS[name], True, "eager", [(0, 4), (0, 6), (0, 8)]) == 1
+
+
+def test_a_parameter_that_moves_in_its_storage():
+    layer, memory = torch.nn.Linear(2, 2), torch.arange(20.0)
+
+    @dynamo_lite.compile(backend="eager", dynamic=False)
+    def program():
+        return layer.weight.detach().as_strided((2,), (1,), 5) + 0
+
+    dynamo_lite.reset_metrics()
+    for start in (4, 4, 5, 4):
+        layer.weight.data = (memory + start)[start:start + 4].view(2, 2)
+        assert torch.equal(program(), torch.tensor([5.0 + start, 6.0 + start]))
+    assert dynamo_lite.metrics()["graphs"] == 2
+
+
+def test_a_tensor_made_here_has_no_known_offset():
+    def program(x):
+        return x * 2, (x * 2)[1:].storage_offset()
+
+    breaks = dynamo_lite.explain(program)(torch.ones(3)).break_reasons
+    assert [b.kind for b in breaks] == ["data_ptr"]
+    assert dynamo_lite.compile(program)(torch.ones(3))[1] == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
+def test_a_view_of_another_dtype_without_an_offset(backend):
+    """The view's elements were once read in the dtype of the memory's tensor."""
+    def program(x):
+        return x.view(torch.int32).as_strided((2,), (2,)) + 1, (x + 1j).conj().as_strided((2,), (2,)) * 1
+
+    for made, expected in zip(dynamo_lite.compile(program, backend=backend)(torch.arange(4.0)),
+                              program(torch.arange(4.0))):
+        assert torch.equal(made, expected)
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

@@ -220,7 +220,7 @@ def retained_gradient(note, keep):
     return function
 
 
-@breaks
+@captured
 def forward_hooks_of_one_call(note, keep):
     model = nn.Linear(3, 3)
 

@@ -1,0 +1,48 @@
+"""What ``as_strided`` has to keep to in order to be a view of a tensor's elements rather than of raw memory.
+
+Invariant: where both checks pass, the view's elements are elements of the tensor, read in its dtype, so that a value of
+the tensor determines them, and a write to the view is a write to the tensor.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dynamo_lite.backends.aot.functional import CannotFunctionalize
+from dynamo_lite.runtime.storage_extent import storage_extent
+from dynamo_lite.symbols.nodes import hint_of
+
+
+def is_within(root: torch.Tensor, size: Any, stride: Any, offset: Any) -> bool:
+    """Whether ``as_strided`` reaches elements of the tensor only: a write elsewhere in the memory would be lost."""
+    if not _is_dense(root) or offset < 0:
+        return False
+    return bool(offset + max(storage_extent(size, stride), 1) <= max(root.numel(), 1))
+
+
+def _is_dense(x: torch.Tensor) -> bool:
+    """Whether the elements of a tensor lie side by side in some order of its dimensions, each in a place of its own.
+    Decides about sizes and strides that are symbols."""
+    expected = 1
+    dims = [(hint_of(stride), hint_of(n), stride, n) for n, stride in zip(x.shape, x.stride())]
+    for _, _, stride, n in sorted(dims, key=lambda dim: dim[:2]):
+        if n == 0:
+            return True
+        if n == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= n
+    return True
+
+
+def check_reads_alike(view: torch.Tensor, root: torch.Tensor) -> None:
+    """Refuses the view's ``as_strided`` if the view reads the memory of `root` as another type (``x.view(dtype)``) or
+    lazily conjugated or negated: the strides count in the view's elements.
+
+    Raises:
+        CannotFunctionalize
+    """
+    if (view.dtype, view.is_conj(), view.is_neg()) != (root.dtype, root.is_conj(), root.is_neg()):
+        raise CannotFunctionalize("as_strided of a view that reads its memory as another type")
