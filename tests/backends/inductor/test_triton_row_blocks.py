@@ -2,20 +2,16 @@
 
 Triton chooses its interpreter when it is imported, so tests of values are processes of their own.
 """
-import importlib.util
-import os
+import functools
 import pathlib
-import textwrap
 
-import new_process
-import pytest
 import torch
+from triton_process import interpreted, needs_triton
 
 from dynamo_lite.backends.inductor.codegen.triton.row_blocks import by_rule
 from dynamo_lite.backends.inductor.gpu_info import GpuInfo
 from dynamo_lite.backends.inductor.lowering.attention import attention_products
 
-needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 aten = torch.ops.aten
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[3] / "benchmarks"
 
@@ -49,12 +45,7 @@ def given_mask(q, k, v, allowed):
 """
 
 
-def run(code: str) -> None:
-    """In a process whose kernels the interpreter runs."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "DYNAMO_LITE_CACHE_GRAPHS": "0"}
-    done = new_process.run(HEAD + textwrap.dedent(code), timeout=480, env=environment, warnings=("ignore",),
-                           modules=new_process.KERNELS)
-    assert done.returncode == 0 and "InterpreterError" not in done.stderr, done.stderr[-4000:]
+run = functools.partial(interpreted, HEAD)
 
 
 @needs_triton
