@@ -90,6 +90,34 @@ def test_flex_attention():
 
 
 @needs_triton
+def test_logarithms_of_sums_beside_the_result():
+    """In rows of finite scores, of none, and of special values."""
+    run("""
+    def causal(b, h, q, k):
+        return q >= k
+    def late(b, h, q, k):
+        return (q >= k) & (q > 5)
+    def some(q, k, v, allowed):
+        scores = torch.where(allowed, q @ k.transpose(-1, -2), -math.inf)
+        return scores.softmax(-1) @ v, scores.logsumexp(-1), scores.amax(-1)
+    for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)):
+        for mask_mod in (None, causal, late):
+            mask = None if mask_mod is None else create_block_mask(mask_mod, 1, 1, 40, 70, device="cpu")
+            q, k, v = R(2, 2, 40, 16, dtype=dtype), R(2, 2, 70, 16, dtype=dtype), R(2, 2, 70, 16, dtype=dtype)
+            attends(lambda q, k, v: flex_attention(q, k, v, None, mask, return_lse=True), q, k, v, tolerance=tolerance)
+    for bad in (math.inf, -math.inf, math.nan, 3e38):
+        for which in range(3):
+            args = [R(2, 40, 16) for _ in range(3)]
+            args[which][1, 5, 2] = bad
+            allowed = torch.rand(40, 40) < 0.3
+            allowed[7] = False
+            dynamo_lite.reset()
+            attends(some, *args, allowed)
+            attends(lambda q, k, v: (plain(q, k, v), (q @ k.transpose(-1, -2) * q.size(-1) ** -0.5).logsumexp(-1)), *args)
+    """)
+
+
+@needs_triton
 def test_lengths_that_change():
     run("""
     compiled = dynamo_lite.compile(plain, options={"cpu_codegen": "triton"})
