@@ -312,8 +312,8 @@ def compile_all(folder: pathlib.Path) -> int:
         except Exception as e:
             faults += 1
             print(f"{path.stem}: {type(e).__name__}: {str(e).strip().splitlines()[-1]}", flush=True)
-    print(f"{len(seen)} kernels, {compiled} compiled, {spilled} that spill, {words} products with a few words in memory, "
-          f"{faults} files with faults")
+    print(f"{len(seen)} kernels, {compiled} compiled, {spilled} that spill, {words} products with a few words in "
+          f"memory, {faults} files with faults")
     return 1 if spilled or faults else 0
 
 

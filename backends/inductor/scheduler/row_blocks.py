@@ -23,7 +23,15 @@ from dynamo_lite.backends.inductor.ir.contraction import MAX_HEAD, Contraction, 
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.scheduler.bounded_operands import Limited, flag_kernels, limited, pays_to_test
-from dynamo_lite.backends.inductor.scheduler.chains import Step, chain_from, has_more_scores, is_small, read_by
+from dynamo_lite.backends.inductor.scheduler.chains import (
+    Step,
+    chain_from,
+    has_more_scores,
+    is_small,
+    may_write,
+    read_by,
+)
+from dynamo_lite.backends.inductor.scheduler.inlined import Inlined, with_inlined
 from dynamo_lite.backends.inductor.scheduler.kernel import (
     BATCH,
     COLUMNS,
@@ -73,24 +81,36 @@ def fuse_online(
     builder: Builder, steps: Sequence[Step], kept: frozenset[str], inputs: frozenset[str], buffers: dict[str, Buffer]
 ) -> list[Step]:
     """The same for a target whose kernels hold a block of scores in registers: chains that are an ``OnlineSoftmax``."""
-    return _fused(steps, kept, inputs, lambda first, last: True, lambda chain: _Online(builder, chain, buffers))
+    def inlined(steps: Sequence[Step], chain: Sequence[int]) -> Inlined:
+        begin = next((k + 1 for k in range(chain[-1], -1, -1) if may_write(steps[k], inputs)), 0)
+        return with_inlined(builder, [steps[k] for k in chain], steps[begin:chain[-1]])
+
+    return _fused(
+        steps, kept, inputs, lambda first, last: True, lambda chain: _Online(builder, chain, buffers), inlined)
 
 
 def _fused(
     steps: Sequence[Step], kept: frozenset[str], inputs: frozenset[str],
     pays: Callable[[Contraction, Contraction], bool], blocks_of: Callable[[Sequence[Kernel]], _Blocks],
+    inlined: Callable[[Sequence[Step], Sequence[int]], Inlined] | None = None,
 ) -> list[Step]:
     out = list(steps)
     at = 0
     while at < len(out):
         chain = chain_from(out, at, inputs, pays)
         if chain:
-            blocks = blocks_of([out[k] for k in chain])
+            found = Inlined([out[k] for k in chain], []) if inlined is None else inlined(out, chain)
+            blocks = blocks_of(found.chain)
             made = blocks.kernel(kept | read_by(s for k, s in enumerate(out) if k not in chain))
             if made is not None:
                 out[chain[-1]:chain[-1] + 1] = [*blocks.before, made]
                 for k in reversed(chain[:-1]):
                     del out[k]
+                for producer in found.producers:
+                    k = next((k for k, step in enumerate(out) if step is producer), None)
+                    if k is not None and (kept | read_by(iter(out))).isdisjoint(producer.outputs):
+                        del out[k]
+                        at -= k < at
                 continue
         at += 1
     return out

@@ -105,6 +105,30 @@ def test_positions():
 
 
 @needs_triton
+def test_masks_of_positions_are_never_in_memory():
+    """Though the batch shares them: the only other kernel is that of the operands' bounds."""
+    run("""
+    def window(q, k, v):
+        i, j = torch.arange(q.size(-2))[:, None], torch.arange(k.size(-2))
+        return torch.where((i - j).abs() < 20, q @ k.transpose(-1, -2) * 0.3, -math.inf).softmax(-1) @ v
+    lengths = torch.tensor([33, 100])
+    def padded(q, k, v, lengths):
+        i, j = torch.arange(q.size(-2))[:, None], torch.arange(k.size(-2))
+        allowed = ((i - j).abs() < 90) & (j < lengths[:, None, None])
+        return torch.where(allowed[:, None], q @ k.transpose(-1, -2), -math.inf).softmax(-1) @ v
+    def returned(q, k, v):
+        i, j = torch.arange(q.size(-2))[:, None], torch.arange(k.size(-2))
+        allowed = (i - j).abs() < 20
+        return torch.where(allowed, q @ k.transpose(-1, -2) * 0.3, -math.inf).softmax(-1) @ v, allowed
+    for fn, args, share, kernels in ((window, qkv(2, 200, 16), 13 / 28, 2), (triangle, qkv(2, 200, 16), 19 / 28, 2),
+                                     (padded, (*qkv(2, 3, 200, 16), lengths), 18 / 56, 2),
+                                     (returned, qkv(2, 200, 16), 13 / 28, 3)):
+        text = dynamo_lite.generated_code(attends(fn, *args, share=share)).rpartition("import triton\\n")[2]
+        assert text.count("= tl.program_id") == kernels, text
+    """)
+
+
+@needs_triton
 def test_masks_in_memory():
     run("""
     allowed = torch.ones(200, 200, dtype=torch.bool).tril(-3)  # three rows are empty, and NaN
