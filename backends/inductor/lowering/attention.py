@@ -17,7 +17,7 @@ aten = torch.ops.aten
 PRODUCTS = frozenset({aten.bmm.default, aten.mm.default})
 _SOFTMAX = aten._softmax.default
 # Reductions of rows beside those of softmax itself.
-_OF_ROWS = frozenset({aten.all.dim, aten.any.dim, aten.amax.default})
+_OF_ROWS = frozenset({aten.all.dim, aten.any.dim, aten.amax.default, aten.logsumexp.default})
 # More nodes than any function of scores has.
 _MOST = 256
 

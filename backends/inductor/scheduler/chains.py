@@ -27,7 +27,7 @@ def chain_from(
         pays: whether blocks of rows pay for a chain with this first and this last product.
     """
     first = steps[at]
-    if _may_write(first, inputs) or not _is_product(first):
+    if may_write(first, inputs) or not _is_product(first):
         return []
     if len([n for n in first.outputs if n != first.tiles.workspace]) != 1:
         return []
@@ -36,7 +36,7 @@ def chain_from(
     for k in range(at + 1, len(steps)):
         step = steps[k]
         reads = _reads(step)
-        if _may_write(step, inputs):
+        if may_write(step, inputs):
             return []
         if reads.isdisjoint(inside):
             continue
@@ -96,7 +96,7 @@ def read_by(steps: Iterator[Step]) -> frozenset[str]:
     return frozenset(name for step in steps for name in _reads(step))
 
 
-def _may_write(step: Step, inputs: frozenset[str]) -> bool:
+def may_write(step: Step, inputs: frozenset[str]) -> bool:
     """Whether a step may change memory that an earlier kernel reads, which then can't be moved behind it."""
     if isinstance(step, Kernel):
         return not inputs.isdisjoint(step.outputs)

@@ -192,10 +192,13 @@ class RowBlocks:
         sizes: those of the batch, the rows and the columns.
         depth, width: the depth of the first product, and the number of columns of the last one.
         local: buffers of a block only; ``columns`` elements lie between one row and the next.
-        online: what the parts compute, if they are to be computed column by column. The rest is for a target that has
-            the parts computed one after the other:
         counts: the kernel that tests whether any of the block's elements in a range of columns counts; columns at
             either end without such elements are left out. None: all columns are computed.
+        online: what the parts compute, if they are to be computed column by column.
+        flags: names of buffers with a flag for each element of the batch and each column; only if all of those of its
+            batch hold, a block leaves columns out.
+        added: whether queries have to be below ``bounded_operands.LARGEST``, too. The rest is for a target that has the
+            parts computed one after the other:
         bounded: operands, for the batch ``BATCH``, whose elements must be smaller than a limit in magnitude if columns
             are to be left out: the operand, its number of lines, its depth, the limit. None without ``counts``.
         takeovers: for local buffers that are in the memory of another one, that one.
@@ -211,8 +214,10 @@ class RowBlocks:
     depth: ix.Index
     width: ix.Index
     local: dict[str, Buffer]
-    online: OnlineSoftmax | None = None
     counts: Kernel | None = None
+    online: OnlineSoftmax | None = None
+    flags: list[str] = dataclasses.field(default_factory=list)
+    added: bool = False
     bounded: list[tuple[Matrix, ix.Index, ix.Index, float]] = dataclasses.field(default_factory=list)
     takeovers: dict[str, str] = dataclasses.field(default_factory=dict)
     workspaces: dict[str, ix.Index] = dataclasses.field(default_factory=dict)

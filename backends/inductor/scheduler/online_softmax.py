@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, OnlineSoftmax, Store
+from dynamo_lite.backends.inductor.scheduler.row_cases import by_cases
 
 
 def online_softmax(builder: Builder, parts: Sequence[Kernel], local: Mapping[str, object]) -> OnlineSoftmax | None:
@@ -43,7 +44,7 @@ def online_softmax(builder: Builder, parts: Sequence[Kernel], local: Mapping[str
         return None
     a, b = (_with_values(builder, factor, values) for factor in sum_.value.args)
     weight, other = (a, b) if _reduced(a, product_.acc) else (b, a)
-    return _matched(weight, other, reductions, stores, product_.acc)
+    return _matched(builder, weight, other, reductions, stores, product_.acc)
 
 
 def _with_values(builder: Builder, node: Node, values: Mapping[str, Node]) -> Node:
@@ -59,37 +60,52 @@ def _reduced(node: Node, product: str) -> set[str]:
 
 
 def _matched(
-    weight: Node, values: Node, reductions: Sequence[Accumulate], stores: list[Store], product: str
+    builder: Builder, weight: Node, values: Node, reductions: Sequence[Accumulate], stores: Sequence[Store],
+    product: str,
 ) -> OnlineSoftmax | None:
-    plain = [a for a in reductions if not _reduced(a.value, product)]
-    sums = [a for a in reductions if _reduced(a.value, product)]
-    if len(sums) != 1 or any(a.kind not in ("max", "min", "any", "all", "sum") for a in plain):
+    plain = {a.acc: a for a in reductions if not _reduced(a.value, product)}
+    if any(a.kind not in ("max", "min", "any", "all", "sum") for a in plain.values()):
         return None
-    (total,) = sums
-    e = total.value
-    largest = next((a for a in plain if a.kind == "max" and _is_exponential(e, a)), None)
-    if total.kind != "sum" or largest is None:
+    e, empty, divisor = _undone(weight)
+    total = next((a for a in reductions if a.acc == divisor and a.kind == "sum" and a.value is e), None)
+    largest = next((a for a in plain.values() if a.kind == "max" and _is_exponential(e, a)), None)
+    if total is None or largest is None:
         return None
+    stored: list[Store] = []
+    for s in stores:
+        value: Node | None = s.value
+        if not _reduced(s.value, product) <= {*plain, total.acc}:
+            value = by_cases(builder, s.value, largest, total, reductions)
+        if value is None:
+            return None
+        stored.append(Store(s.buffer, s.index, value))
+    conditions = {name for condition in empty for name in _of_rows(condition)}
+    if not conditions <= plain.keys():
+        return None
+    used = conditions.union(*(_reduced(s.value, product) for s in stored))
+    others = [a for a in plain.values() if a is not largest and a.acc in used]
+    return OnlineSoftmax(largest, total, others, empty, stored, values)
+
+
+def _undone(weight: Node) -> tuple[Node, list[Node], str | None]:
+    """The exponential of a score of which a weight is made, the conditions of rows in which the weight is 0 instead,
+    and the reduction by which it is divided; None if it is none, or not the last thing that is done."""
     empty: list[Node] = []
-    divided = False
-    while weight is not e:
+    while True:
         if weight.op == "cast" and (weight.dtype in HALF or weight.args[0].dtype in HALF):
             weight = weight.args[0]  # rounding to 16 bits, which the product's operands are rounded to anyway
         elif weight.op == "where" and _is_zero(weight.args[1]):
             empty.append(weight.args[0])
             weight = weight.args[2]
-        elif weight.op == "div" and weight.args[1].op == "acc" and weight.args[1].attr == total.acc:
-            weight, divided = weight.args[0], True
-            if weight is not e:
-                return None
+        elif weight.op == "div" and weight.args[1].op == "acc":
+            return weight.args[0], empty, weight.args[1].attr
         else:
-            return None
-    if not divided:
-        return None
-    rows = {n.attr for condition in empty for n in walk((condition,)) if n.op in ("acc", "load")}
-    if not rows <= {a.acc for a in plain}:
-        return None
-    return OnlineSoftmax(largest, total, [a for a in plain if a is not largest], empty, stores, values)
+            return weight, empty, None
+
+
+def _of_rows(node: Node) -> set[str]:
+    """The reductions and buffers that a node reads."""
+    return {n.attr if n.op == "acc" else n.attr[0] for n in walk((node,)) if n.op in ("acc", "load")}
 
 
 def _is_exponential(e: Node, largest: Accumulate) -> bool:

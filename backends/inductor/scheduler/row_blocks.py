@@ -14,7 +14,6 @@ which columns are left out.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -23,7 +22,16 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import MAX_HEAD, Contraction, Matrix, volume
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
-from dynamo_lite.backends.inductor.scheduler.chains import Step, chain_from, has_more_scores, is_small, read_by
+from dynamo_lite.backends.inductor.scheduler.bounded_operands import Limited, flag_kernels, limited, pays_to_test
+from dynamo_lite.backends.inductor.scheduler.chains import (
+    Step,
+    chain_from,
+    has_more_scores,
+    is_small,
+    may_write,
+    read_by,
+)
+from dynamo_lite.backends.inductor.scheduler.inlined import Inlined, with_inlined
 from dynamo_lite.backends.inductor.scheduler.kernel import (
     BATCH,
     COLUMNS,
@@ -44,13 +52,9 @@ from dynamo_lite.backends.inductor.scheduler.threads import share_later
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 Places = dict[ix.Var, ix.Index]
-Bounded = tuple[Matrix, ix.Index, ix.Index, float]
 # Rows of a block: as many as have scores that stay in the core's own cache, within these limits. Fewer rows would read
 # the right operands too often, more leave too few blocks for threads. They are multiples of a vector's lanes.
 LEAST_ROWS, MOST_ROWS = 32, 256
-# Queries and keys below this limit have scores below 1e24 (for depths up to 1e12), of which a score function may take
-# products with constants (``skipped``).
-LARGEST = 1e6
 # Number of blocks that a kernel has at least, if blocks have more than the least number of rows: one for each of 64
 # threads. (8 blocks were no faster on two cores.)
 MIN_BLOCKS = 64
@@ -77,25 +81,38 @@ def fuse_online(
     builder: Builder, steps: Sequence[Step], kept: frozenset[str], inputs: frozenset[str], buffers: dict[str, Buffer]
 ) -> list[Step]:
     """The same for a target whose kernels hold a block of scores in registers: chains that are an ``OnlineSoftmax``."""
-    return _fused(steps, kept, inputs, lambda first, last: True, lambda chain: _Online(builder, chain, buffers))
+    def inlined(steps: Sequence[Step], chain: Sequence[int]) -> Inlined:
+        begin = next((k + 1 for k in range(chain[-1], -1, -1) if may_write(steps[k], inputs)), 0)
+        return with_inlined(builder, [steps[k] for k in chain], steps[begin:chain[-1]])
+
+    return _fused(
+        steps, kept, inputs, lambda first, last: True, lambda chain: _Online(builder, chain, buffers), inlined)
 
 
 def _fused(
     steps: Sequence[Step], kept: frozenset[str], inputs: frozenset[str],
     pays: Callable[[Contraction, Contraction], bool], blocks_of: Callable[[Sequence[Kernel]], _Blocks],
+    inlined: Callable[[Sequence[Step], Sequence[int]], Inlined] | None = None,
 ) -> list[Step]:
     out = list(steps)
     at = 0
     while at < len(out):
         chain = chain_from(out, at, inputs, pays)
-        made = chain and blocks_of([out[k] for k in chain]).kernel(
-            kept | read_by(s for k, s in enumerate(out) if k not in chain))
-        if chain and made:
-            out[chain[-1]] = made
-            for k in reversed(chain[:-1]):
-                del out[k]
-        else:
-            at += 1
+        if chain:
+            found = Inlined([out[k] for k in chain], []) if inlined is None else inlined(out, chain)
+            blocks = blocks_of(found.chain)
+            made = blocks.kernel(kept | read_by(s for k, s in enumerate(out) if k not in chain))
+            if made is not None:
+                out[chain[-1]:chain[-1] + 1] = [*blocks.before, made]
+                for k in reversed(chain[:-1]):
+                    del out[k]
+                for producer in found.producers:
+                    k = next((k for k, step in enumerate(out) if step is producer), None)
+                    if k is not None and (kept | read_by(iter(out))).isdisjoint(producer.outputs):
+                        del out[k]
+                        at -= k < at
+                continue
+        at += 1
     return out
 
 
@@ -110,6 +127,7 @@ class _Blocks:
         base: the index of a block's first element in a buffer of scores.
         line, lane: the loops over a block's rows and columns; ``row`` and ``column`` are the numbers of a row and of a
             column of the whole in terms of these.
+        before: kernels that have to run before.
     """
 
     def __init__(
@@ -127,6 +145,7 @@ class _Blocks:
         self.row = ix.add(FIRST_ROW, ix.atom(self.line))
         self.column = ix.add(FIRST_COLUMN, ix.atom(self.lane))
         self.workspaces: dict[str, ix.Index] = {}
+        self.before: list[Kernel] = []
 
     @staticmethod
     def _tiles(kernel: Kernel) -> Tiles:
@@ -157,7 +176,11 @@ class _Blocks:
     def _around(self, parts: list[Kernel], blocks: RowBlocks) -> Kernel | None:
         """The kernel around the parts."""
         assert self.info is not None
-        blocks.counts, blocks.bounded = self._counts(parts) or (None, [])
+        counted = self._counts()
+        if counted is not None:
+            blocks.counts, added = counted
+            blocks.bounded = [(_moved(o.matrix, self._batch(o.contraction), 0), o.lines, o.depth, o.limit)
+                              for o in self._limited(added)]
         blocks.takeovers, blocks.workspaces, blocks.slots = self._takeovers(parts), self.workspaces, self.threads
         blocks.near, blocks.least, blocks.most = self.info.own_cache // 2, LEAST_ROWS, MOST_ROWS
         blocks.blocks = MIN_BLOCKS
@@ -270,9 +293,12 @@ class _Blocks:
         return {**dict(zip(others, before)), v: ix.add(ix.mul(own, self.rows), self.row),
                 **dict.fromkeys(inner, self.column)}
 
-    def _counts(self, parts: Sequence[Kernel]) -> tuple[Kernel, list[Bounded]] | None:
-        """The kernel that tests whether any element of a range of columns counts, in any row of the block, and the
-        operands whose elements must be bounded if not; None if all columns have to be computed."""
+    def _limited(self, added: bool) -> tuple[Limited, ...]:
+        return limited(self._tiles(self.chain[0]).contraction, self._tiles(self.chain[-1]).contraction, added)
+
+    def _counts(self) -> tuple[Kernel, bool] | None:
+        """The kernel that tests whether any element of a range of columns counts, in any row of the block, and whether
+        the mask is added to scores; None if all columns have to be computed."""
         first, *between, last = self.chain
         scores, weights = first.outputs[0], self._tiles(last).contraction.left.buffer
         masked = stored_mask(first, scores)
@@ -294,16 +320,7 @@ class _Blocks:
             return None
         flag = Buffer(FLAG, (1,), (1,), torch.bool)
         buffers = {**{n: self.buffers[n] for n in names}, FLAG: flag}
-        product, final = self._tiles(first).contraction, self._tiles(last).contraction
-        assert isinstance(product.right, Matrix) and isinstance(final.right, Matrix)
-        # A weight of 0 does not make up for a value of infinity, nor a mask of minus infinity for such a score.
-        bounded: list[Bounded] = [
-            (_moved(final.right, self._batch(final), 0), volume(final.columns), self.columns, math.inf)]
-        if masked.condition.added:
-            batch = self._batch(product)
-            bounded += [(_moved(side, batch, 0), volume(lines), product.depth, LARGEST)
-                        for side, lines in ((product.left, product.rows), (product.right, product.columns))]
-        return Kernel((), stages, False, buffers, (FLAG,), {}, own.origin), bounded
+        return Kernel((), stages, False, buffers, (FLAG,), {}, own.origin), masked.condition.added
 
     def _part(self, kernel: Kernel, places: Places) -> Kernel | None:
         """A copy of the kernel with loop variables replaced and local buffers indexed from the block's first element;
@@ -386,7 +403,20 @@ class _Online(_Blocks):
         if not isinstance(depth, int) or not isinstance(width, int) or max(depth, width) > MAX_HEAD:
             return None
         blocks.online = online_softmax(self.builder, parts, self.local)
-        return None if blocks.online is None else self._joined(blocks)
+        if blocks.online is None:
+            return None
+        operand = self.buffers[self._tiles(self.chain[0]).contraction.left.buffer]
+        counted = self._counts() if pays_to_test(blocks, operand.dtype.itemsize) else None
+        if counted is None:
+            return self._joined(blocks)
+        blocks.counts, blocks.added = counted
+        right = self._limited(blocks.added)[:2]
+        origin = tuple(dict.fromkeys(o for kernel in self.chain for o in kernel.origin))
+        self.before = flag_kernels(self.builder, right, self.columns, self.buffers, origin)
+        kernel = self._joined(blocks)
+        blocks.flags = [name for before in self.before for name in before.outputs]
+        kernel.buffers = {**{name: self.buffers[name] for name in blocks.flags}, **kernel.buffers}
+        return kernel
 
 
 FLAG = "counts"

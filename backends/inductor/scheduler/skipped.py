@@ -107,8 +107,9 @@ def _condition(value: Node, scores: str) -> Condition | None:
 
 def _is_bounded(value: Node, scores: str) -> bool:
     """Whether a value computed from scores that are far from overflow is finite, too. (Its sum with minus infinity is
-    NaN otherwise.)"""
-    overflow = any(n.op in ("exp", "exp2") or n.op == "div" and n.args[1].op != "const" for n in walk((value,)))
+    NaN otherwise.) Rounded to float16, scores above 65,504 are infinite."""
+    overflow = any(n.op in ("exp", "exp2") or n.op == "div" and n.args[1].op != "const" or n.dtype is torch.float16
+                   for n in walk((value,)))
     return not overflow and (
         _evaluate(value, {scores: Abstract.FINITE}, {}, {}, Abstract.FINITE) is Abstract.FINITE)
 

@@ -5,15 +5,12 @@ What runs on a GPU only is in ``test_cuda.py``.
 """
 import collections
 import dataclasses
+import functools
 import gc
-import importlib.util
-import os
 import pathlib
-import textwrap
 
-import new_process
-import pytest
 import torch
+from triton_process import interpreted, needs_triton
 
 from dynamo_lite.backends.aot.decompositions.normalization import cudnn_batch_norm, cudnn_batch_norm_backward
 from dynamo_lite.backends.inductor import gpu_info
@@ -22,7 +19,6 @@ from dynamo_lite.backends.inductor.gpu_info import TYPICAL
 from dynamo_lite.backends.inductor.lowering.splitting import pieces
 
 HERE = pathlib.Path(__file__).resolve().parent
-needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 
 HEAD = f"""
 import sys
@@ -33,14 +29,7 @@ torch.manual_seed(0)
 """
 
 
-def run(code: str, interpret: str = "1", **env: str) -> str:
-    environment = {**os.environ, "TRITON_INTERPRET": interpret, "DYNAMO_LITE_CACHE_GRAPHS": "0", **env}
-    done = new_process.run(HEAD + textwrap.dedent(code), timeout=240, env=environment, warnings=("ignore",),
-                           modules=new_process.KERNELS)
-    assert done.returncode == 0, done.stderr[-4000:]
-    # A graph whose kernel the interpreter refuses would run in plain Python.
-    assert "InterpreterError" not in done.stderr, done.stderr[-4000:]
-    return done.stdout
+run = functools.partial(interpreted, HEAD)
 
 
 @needs_triton

@@ -1,14 +1,13 @@
 """Random numbers of kernels on a GPU, on a machine without one: against a reference of Philox, the known answers of
 its authors, and ATen's loops over threads (``curand_reference.py``)."""
-import os
+import functools
 import pathlib
-import textwrap
 
-import new_process
 import numpy as np
 import pytest
 import torch
 from curand_reference import Device, philox4x32, vector_of
+from triton_process import interpreted
 
 from dynamo_lite.backends.inductor import compile as compiling
 from dynamo_lite.backends.inductor import device_random
@@ -110,12 +109,7 @@ def reversed_(x):
 """
 
 
-def run(code):
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "DYNAMO_LITE_CACHE_GRAPHS": "0"}
-    done = new_process.run(HEAD + textwrap.dedent(code), timeout=240, env=environment, warnings=("ignore",),
-                           modules=new_process.KERNELS)
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert "InterpreterError" not in done.stderr, done.stderr[-4000:]
+run = functools.partial(interpreted, HEAD)
 
 
 def test_kernels_draw_what_eager_draws():

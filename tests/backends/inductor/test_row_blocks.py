@@ -310,6 +310,22 @@ def test_columns_are_left_out_only_where_they_do_not_matter(fn, skips):
     assert ("columns_that_count(300" in dynamo_lite.generated_code(compiled)) == skips
 
 
+def test_a_mask_added_to_scores_of_float16():
+    """A score above 65,504 is infinite, and its sum with minus infinity NaN."""
+    def fn(q, k, v, mask):
+        return ((q @ k.transpose(-1, -2)).half() + mask).float().softmax(-1) @ v
+
+    q, k, v = qkv(2, 300, 32)
+    q[:, 3], k[:, 280] = 300.0, 300.0
+    mask = torch.full((300, 300), -math.inf, dtype=torch.float16).triu(1)
+    compiled = dynamo_lite.compile(fn)
+    with torch.no_grad():
+        got, want = compiled(q, k, v, mask), fn(q, k, v, mask)
+    assert want[:, 3].isnan().all() and not want[:, 4].isnan().any()
+    torch.testing.assert_close(got, want, atol=1e-2, rtol=1e-2, equal_nan=True)
+    assert "columns_that_count(300" not in dynamo_lite.generated_code(compiled)
+
+
 # ---------------------------------------------------------------- the parts
 SMALL = {
     "plain": (plain, *qkv(2, 20, 16, keys=33)),

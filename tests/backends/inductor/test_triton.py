@@ -2,15 +2,13 @@
 
 Triton chooses its interpreter when it is imported, so each test is a process of its own.
 """
-import importlib.util
+import functools
 import os
 import pathlib
 import subprocess
 import sys
-import textwrap
 
-import new_process
-import pytest
+from triton_process import interpreted, needs_triton
 
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[3] / "benchmarks"
 
@@ -34,17 +32,10 @@ def check(fn, *args, tolerance=1e-5, **options):
 """
 
 
-def run(code: str, **env: str) -> str:
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "DYNAMO_LITE_CACHE_GRAPHS": "0", **env}
-    done = new_process.run(HEAD + textwrap.dedent(code), timeout=240, env=environment, warnings=("ignore",),
-                           modules=new_process.KERNELS)
-    assert done.returncode == 0, done.stderr[-4000:]
-    # A graph whose kernel the interpreter refuses would run in plain Python.
-    assert "InterpreterError" not in done.stderr, done.stderr[-4000:]
-    return done.stdout + done.stderr
+run = functools.partial(interpreted, HEAD)
 
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+pytestmark = needs_triton
 
 
 BLOCKS = """

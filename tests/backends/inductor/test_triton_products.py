@@ -3,14 +3,12 @@
 Triton chooses its interpreter when it is imported, so tests of values are processes of their own.
 """
 import dataclasses
-import importlib.util
-import os
+import functools
 import pathlib
-import textwrap
 
-import new_process
 import pytest
 import torch
+from triton_process import interpreted, needs_triton
 
 from dynamo_lite.backends.inductor.codegen.triton.configurations import (
     CROWDED,
@@ -22,8 +20,6 @@ from dynamo_lite.backends.inductor.codegen.triton.configurations import (
 )
 from dynamo_lite.backends.inductor.codegen.triton.tuning import Chooser
 from dynamo_lite.backends.inductor.gpu_info import TYPICAL
-
-needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 
 HEAD = f"""
 import sys
@@ -58,12 +54,7 @@ class Clock:  # which form is best is known to it, and nothing runs
 """
 
 
-def run(code: str, **env: str) -> None:
-    """In a process whose kernels the interpreter runs."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "DYNAMO_LITE_CACHE_GRAPHS": "0", **env}
-    done = new_process.run(HEAD + textwrap.dedent(code), timeout=480, env=environment, warnings=("ignore",),
-                           modules=new_process.KERNELS)
-    assert done.returncode == 0 and "InterpreterError" not in done.stderr, done.stderr[-4000:]
+run = functools.partial(interpreted, HEAD)
 
 
 @needs_triton

@@ -2,20 +2,16 @@
 
 Triton chooses its interpreter when it is imported, so tests of values are processes of their own.
 """
-import importlib.util
-import os
+import functools
 import pathlib
-import textwrap
 
-import new_process
-import pytest
 import torch
+from triton_process import interpreted, needs_triton
 
 from dynamo_lite.backends.inductor.codegen.triton.row_blocks import by_rule
 from dynamo_lite.backends.inductor.gpu_info import GpuInfo
 from dynamo_lite.backends.inductor.lowering.attention import attention_products
 
-needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 aten = torch.ops.aten
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[3] / "benchmarks"
 
@@ -49,12 +45,7 @@ def given_mask(q, k, v, allowed):
 """
 
 
-def run(code: str) -> None:
-    """In a process whose kernels the interpreter runs."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "DYNAMO_LITE_CACHE_GRAPHS": "0"}
-    done = new_process.run(HEAD + textwrap.dedent(code), timeout=480, env=environment, warnings=("ignore",),
-                           modules=new_process.KERNELS)
-    assert done.returncode == 0 and "InterpreterError" not in done.stderr, done.stderr[-4000:]
+run = functools.partial(interpreted, HEAD)
 
 
 @needs_triton
@@ -95,6 +86,36 @@ def test_flex_attention():
             # Keys and values are repeated for all heads.
             attends(lambda q, k, v: flex_attention(q, k, v, score_mod, mask, enable_gqa=True), q, k, v, kernels=3,
                     tolerance=tolerance)
+    """)
+
+
+@needs_triton
+def test_logarithms_of_sums_beside_the_result():
+    """In rows of finite scores, of none, and of special values."""
+    run("""
+    def causal(b, h, q, k):
+        return q >= k
+    def late(b, h, q, k):
+        return (q >= k) & (q > 5)
+    def some(q, k, v, allowed):
+        scores = torch.where(allowed, q @ k.transpose(-1, -2), -math.inf)
+        return scores.softmax(-1) @ v, scores.logsumexp(-1), scores.amax(-1)
+    def beside(q, k, v):
+        return plain(q, k, v), (q @ k.transpose(-1, -2) * q.size(-1) ** -0.5).logsumexp(-1)
+    for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)):
+        for mask_mod in (None, causal, late):
+            mask = None if mask_mod is None else create_block_mask(mask_mod, 1, 1, 40, 70, device="cpu")
+            q, k, v = R(2, 2, 40, 16, dtype=dtype), R(2, 2, 70, 16, dtype=dtype), R(2, 2, 70, 16, dtype=dtype)
+            attends(lambda q, k, v: flex_attention(q, k, v, None, mask, return_lse=True), q, k, v, tolerance=tolerance)
+    for bad in (math.inf, -math.inf, math.nan, 3e38):
+        for which in range(3):
+            args = [R(2, 40, 16) for _ in range(3)]
+            args[which][1, 5, 2] = bad
+            allowed = torch.rand(40, 40) < 0.3
+            allowed[7] = False
+            dynamo_lite.reset()
+            attends(some, *args, allowed)
+            attends(beside, *args)
     """)
 
 

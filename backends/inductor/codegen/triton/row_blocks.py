@@ -2,7 +2,8 @@
 ``OnlineSoftmax`` between two products (``scheduler/row_blocks.py``).
 
 The queries of the block are loaded once. For each block of columns: scores, the largest one so far, exponentials, and
-their product with the values, which is added to what has been summed after that has been scaled.
+their product with the values, which is added to what has been summed after that has been scaled. Blocks of columns at
+either end in which no score counts are left out (``column_range``).
 
 Invariant: sums are accumulated in float32; columns that do not exist count as scores of minus infinity, and rows that
 do not exist are not stored.
@@ -13,6 +14,7 @@ import dataclasses
 
 from dynamo_lite.backends.inductor.codegen.triton.blocks import power_of_two
 from dynamo_lite.backends.inductor.codegen.triton.body import Axis, Body, Value
+from dynamo_lite.backends.inductor.codegen.triton.column_range import ColumnRange
 from dynamo_lite.backends.inductor.codegen.triton.configurations import LEAST
 from dynamo_lite.backends.inductor.codegen.triton.expressions import MEMORY, index_text
 from dynamo_lite.backends.inductor.codegen.triton.kernel import TritonKernel, blocks_of
@@ -50,23 +52,30 @@ class Sizes:
 
     def shared(self, depth: int, width: int, itemsize: int, beside: int) -> int:
         """Bytes of shared memory: for queries, and for the keys, values and scores' numbers that are being loaded.
+        Products of float32 read the weights from there, too, and are not under way while the next operands arrive.
 
         Args:
             depth, width: of the first and of the last product, as powers of two.
             itemsize: of the products' operands.
             beside: bytes that are loaded for each score.
         """
-        loaded = self.columns * (depth + width) * itemsize * self.stages
-        return self.rows * (depth * itemsize + self.columns * beside * max(self.stages - 1, 1)) + loaded
+        under_way = max(self.stages - 1, 1)
+        weights = 0 if itemsize == 2 else self.rows * self.columns * itemsize + _FEW
+        loaded = self.columns * (depth + width) * itemsize * (self.stages if itemsize == 2 else under_way)
+        return self.rows * (depth * itemsize + self.columns * beside * under_way) + weights + loaded
 
 
+# Bytes in which warps exchange what they have reduced.
+_FEW = 1024
 # For heads of up to this width, block sizes in the order of preference. For 16-bit operands these are about those of
 # FlashAttention 2 (Dao, 2023). Products of float32 run on the ordinary arithmetic units: operands and sums of a block
-# stay in registers.
+# stay in registers. (With one stage and a number of columns that is no constant, the assembler spills 5 KB of them for
+# the widest heads, with two it spills none.)
 _HALF = {64: (Sizes(128, 64, 8, 3), Sizes(128, 64, 8, 2), Sizes(64, 64, 4, 2)),
          128: (Sizes(128, 64, 8, 2), Sizes(128, 32, 8, 2), Sizes(64, 32, 4, 2)),
          MAX_HEAD: (Sizes(64, 32, 8, 2), Sizes(32, 32, 4, 2), Sizes(32, 32, 4, 1))}
-_SINGLE = {64: (Sizes(64, 32, 8, 2),), 128: (Sizes(32, 32, 8, 2),), MAX_HEAD: (Sizes(16, 32, 8, 1),)}
+_SINGLE = {64: (Sizes(64, 32, 8, 2),), 128: (Sizes(32, 32, 8, 2),),
+           MAX_HEAD: (Sizes(16, 32, 8, 2), Sizes(16, 32, 8, 1))}
 
 
 def by_rule(rows: ix.Index, depth: int, width: int, itemsize: int, beside: int, info: GpuInfo) -> Sizes:
@@ -123,7 +132,7 @@ class RowBlocksKernel(TritonKernel):
     # ------------------------------------------------------------ the function
     def _write_function(self, precision: str, around: str) -> None:
         body, n = self._body(), self.sizes_
-        batches, rows, columns = self.blocks.sizes
+        batches, rows, _ = self.blocks.sizes
         grid = self._places(body, batches, rows)
         blocks = {"YBLOCK": n.rows, "XBLOCK": n.columns, "DBLOCK": self.heads[0], "EBLOCK": self.heads[1]}
         body.line(f"d = tl.arange(0, DBLOCK){self._wide()}")
@@ -134,13 +143,26 @@ class RowBlocksKernel(TritonKernel):
             body.line(f"{name} = {start}")
         body.line("sums = tl.zeros([YBLOCK, EBLOCK], tl.float32)")
         outside = dict(body.values)
-        body.line(f"for {FIRST_COLUMN} in range(0, {index_text(columns, {}, str)}, XBLOCK):")
+        body.line(f"for {FIRST_COLUMN} in range({self._range(body, queries, blocks)}, XBLOCK):")
         body.indent += 1
         self._step(body, queries, precision, blocks)
         body.indent -= 1
         body.values = outside
         self._end(body, blocks)
         self._finish(body, blocks, grid, n.rows * n.columns, around, n.warps, n.stages)
+
+    def _range(self, body: Body, queries: str, blocks: dict[str, int]) -> str:
+        """Writes what determines the columns that are computed; returns the bounds of the loop over them."""
+        columns = index_text(self.blocks.sizes[2], {}, str)
+        if self.blocks.counts is None:
+            return f"0, {columns}"
+        self._scores(body, blocks)
+        return ColumnRange(body, self.blocks, self.row, self.column, self._wide()).write(
+            [self.pointers[name] for name in self.blocks.flags], queries)
+
+    def _scores(self, body: Body, blocks: dict[str, int]) -> None:
+        """Declares the axes of a block of scores."""
+        self._axes(body, (self.row, "r", "YBLOCK"), (self.column, "c[None, :]", "XBLOCK"), blocks)
 
     def _wide(self) -> str:
         return ".to(tl.int64)" if self.wide else ""
@@ -153,7 +175,11 @@ class RowBlocksKernel(TritonKernel):
         grid.append(size if size.isdigit() else f"({size})")
         body.line(f"program = tl.program_id(0){self._wide()}")
         body.line(f"{BATCH} = program // {grid[0]}")
-        body.line(f"{FIRST_ROW} = program % {grid[0]} * YBLOCK")
+        block = f"program % {grid[0]}"
+        if self.blocks.counts is not None:
+            # Blocks with the most columns come first, as a rule, so that no multiprocessor begins one of them last.
+            block = f"({grid[0]} - 1 - {block})"
+        body.line(f"{FIRST_ROW} = {block} * YBLOCK")
         body.line(f"r = tl.arange(0, YBLOCK)[:, None]{self._wide()}")
         if not isinstance(rows, int) or rows % self.sizes_.rows:
             body.line(f"r_mask = {FIRST_ROW} + r < {index_text(rows, {}, str)}")
@@ -201,7 +227,7 @@ class RowBlocksKernel(TritonKernel):
         self._axes(body, (self.summed, "d[:, None]", "DBLOCK"), (self.column, "c[None, :]", "XBLOCK"), blocks)
         keys = operand(body, self.keys, 0, self.gpu)
         scores = body.assign(f"tl.dot({queries}, {keys}{self._precision(self.keys, precision)})", _BOTH)
-        self._axes(body, (self.row, "r", "YBLOCK"), (self.column, "c[None, :]", "XBLOCK"), blocks)
+        self._scores(body, blocks)
         body.results[self.product.acc] = scores
         body.prepare([online.largest.value, *(a.value for a in online.others)])
         score = self._spread(body, body.value(online.largest.value))
