@@ -37,7 +37,7 @@ from dynamo_lite.backends.aot.inner_gradients import computes_gradients
 from dynamo_lite.backends.aot.mutation import argument_at, functional_form
 from dynamo_lite.backends.aot.operation_kinds import KEPT_COMPOSITES, LIFTS, is_factory, kind_of
 from dynamo_lite.backends.aot.output_aliasing import alias_outputs
-from dynamo_lite.backends.aot.strided_views import check_reads_alike, is_within
+from dynamo_lite.backends.aot.strided_views import check_has_gradients, check_reads_alike, is_within
 from dynamo_lite.runtime import autocast, casts_inside
 from dynamo_lite.runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
 from dynamo_lite.symbols import torch_questions
@@ -380,6 +380,7 @@ class Recorder(TorchDispatchMode):
         root = parent.storage.root
         offset = fake.storage_offset() - root.fake.storage_offset()
         check_reads_alike(parent.fake, root.fake)
+        check_has_gradients(parent.fake, root.fake)
         if not is_within(root.fake, size, stride, offset):
             raise CannotFunctionalize("as_strided reaches elements of a memory that are not its tensor's")
         return root, ViewStep(ops.as_strided, (tuple(size), tuple(stride), offset), {})

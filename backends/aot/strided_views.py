@@ -46,3 +46,14 @@ def check_reads_alike(view: torch.Tensor, root: torch.Tensor) -> None:
     """
     if (view.dtype, view.is_conj(), view.is_neg()) != (root.dtype, root.is_conj(), root.is_neg()):
         raise CannotFunctionalize("as_strided of a view that reads its memory as another type")
+
+
+def check_has_gradients(view: torch.Tensor, root: torch.Tensor) -> None:
+    """Refuses ``as_strided`` of a part of a tensor under autograd. Eager drops the gradients of elements that the part
+    itself does not have (``as_strided_backward``); in the graph, the view is one of the whole, which has them all.
+
+    Raises:
+        CannotFunctionalize
+    """
+    if view.requires_grad and hint_of(view.numel()) < hint_of(root.numel()):
+        raise CannotFunctionalize("as_strided of a part of a tensor, whose gradients end with the part")

@@ -128,3 +128,29 @@ def test_elements_outside_of_symbolic_sizes(step, backend):
         one, two = torch.arange(20.0), torch.arange(20.0)
         assert torch.equal(compiled(two[0:end:step]), program(one[0:end:step])) and torch.equal(two, one)
     assert dynamo_lite.metrics()["graphs"] == 1
+
+
+def of_a_part_after_a_write(x):
+    y = x * 2
+    y.add_(1)
+    return y[:, :3].as_strided((2, 2), (6, 1), 3)
+
+
+def of_a_part_that_was_written(x):
+    y = x * 2
+    y[0].mul_(2)
+    part = y[:, :3]
+    return part.as_strided((2, 4), (6, 1), 1)
+
+
+def of_the_whole(x):
+    y = x * 2
+    y.add_(1)
+    return y.t().as_strided((2, 4), (6, 1), 1)
+
+
+@pytest.mark.parametrize("program", [of_a_part_after_a_write, of_a_part_that_was_written, of_the_whole])
+def test_gradients_end_with_the_part_that_the_view_is_of(program):
+    x = torch.randn(6, 6, requires_grad=True)
+    (got,), (want,) = (torch.autograd.grad(f(x).sum(), x) for f in (dynamo_lite.compile(program), program))
+    assert torch.equal(got, want)
