@@ -123,9 +123,13 @@ def _depends_on_history(target: Any, operands: list[torch.Tensor]) -> bool:
 
 def _has_unknown_history(value: torch.Tensor) -> bool:
     """Whether the tensor is, or is a view of, an input that is no leaf. Such an input may be a view of a leaf; autograd
-    refuses to write into that before the operation checks its arguments."""
+    refuses to write into that before the operation checks its arguments. It also refuses every use of one of several
+    views (of ``split``, ``unbind``) whose base was written, and so does the attribute here."""
     seen = [value] if value._base is None else [value, value._base]
-    return any(t.grad_fn is not None and type(t.grad_fn).__name__ == "Error" for t in seen)
+    try:
+        return any(t.grad_fn is not None and type(t.grad_fn).__name__ == "Error" for t in seen)
+    except RuntimeError:
+        return True
 
 
 def _is_plain(value: torch.Tensor) -> bool:

@@ -179,3 +179,21 @@ def test_types_for_which_there_is_no_kernel() -> None:
             dynamo_lite.compile(unused, backend=backend)(x)
         for fn in (caught, not_one_number):
             assert dynamo_lite.compile(fn, backend=backend)(x) == fn(x)
+
+
+def test_one_of_several_views_after_a_write_to_their_base_raises_as_in_eager(monkeypatch):
+    monkeypatch.setattr(dynamo_lite.config, "raise_internal_errors", True)
+
+    def used(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        part = y.chunk(2)[1]
+        y.add_(1)
+        return part * 2
+
+    x = torch.randn(4, 6, requires_grad=True)
+    with pytest.raises(RuntimeError) as want:
+        used(x)
+    with pytest.raises(RuntimeError) as got:
+        dynamo_lite.compile(used)(x)
+    assert str(got.value) == str(want.value)
+    torch.testing.assert_close(dynamo_lite.compile(used)(x.detach()), used(x.detach()))
