@@ -233,7 +233,6 @@ def _refuse_meta(joint: JointGraph) -> None:
 def _owned(results: tuple[Any, ...], recorder: Recorder) -> tuple[Any, ...]:
     """The results, copied where a result shares memory with another tensor that autograd does not know as its base."""
     made: dict[int, Any] = {}
-    taken: set[int] = set()
     for value in results:
         if not isinstance(value, torch.Tensor) or id(value) in made:
             continue
@@ -244,13 +243,11 @@ def _owned(results: tuple[Any, ...], recorder: Recorder) -> tuple[Any, ...]:
         root = tracked.storage.root
         if tracked is root or not value.requires_grad:
             continue
-        own = _has_own_gradients(value, root.fake)
-        if not own and value._is_view() and value._base is root.fake:
+        if value._is_view() and value._base is root.fake and not _has_own_gradients(value, root.fake):
             continue
-        shared = any(known is root for known in recorder.inputs) or id(root) in taken
-        if shared or own and any(_root_of(other, recorder) is root for other in results if other is not value):
+        sharing = (*recorder.inputs, *(_root_of(other, recorder) for other in results if other is not value))
+        if any(other is root for other in sharing):
             raise CannotFunctionalize("a result that shares memory in a way that autograd does not know")
-        taken.add(id(root))
         copy = value.clone()
         if copy.stride() != value.stride():
             raise CannotFunctionalize("a result of unusual layout that shares memory")

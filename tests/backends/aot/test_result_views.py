@@ -60,3 +60,34 @@ def test_result_may_be_written():
         return (x * 2).t()
 
     torch.testing.assert_close(step(dynamo_lite.compile(function)), step(function))
+
+
+def whole_and_chunk(x):
+    y = x * 2
+    return y, y.unsafe_chunk(2)[1]
+
+
+def two_chunks(x):
+    a, b, _ = (x * 2).unsafe_chunk(3, 1)
+    return a, b
+
+
+def one_chunk(x):
+    return (x * 2).unsafe_chunk(2)[1]
+
+
+@pytest.mark.parametrize("program", [whole_and_chunk, two_chunks, one_chunk])
+def test_results_that_share_memory_unknown_to_autograd(program):
+    """The whole and its chunk were separate tensors, so that a later write to one did not reach the other."""
+    x = torch.randn(4, 6, requires_grad=True)
+    results = []
+    for f in (dynamo_lite.compile(program), program):
+        made = f(x)
+        made = made if isinstance(made, tuple) else (made,)
+        with torch.no_grad():
+            made[-1].fill_(7)
+        results.append(made)
+    for got, want in zip(*results):
+        assert torch.equal(got, want) and got.stride() == want.stride()
+        torch.testing.assert_close(torch.autograd.grad(got.sum(), x, retain_graph=True),
+                                   torch.autograd.grad(want.sum(), x, retain_graph=True))
