@@ -243,7 +243,8 @@ def _owned(results: tuple[Any, ...], recorder: Recorder) -> tuple[Any, ...]:
         root = tracked.storage.root
         if tracked is root or not value.requires_grad:
             continue
-        if value._is_view() and value._base is root.fake and not _has_own_gradients(value, root.fake):
+        is_known = value._is_view() and value._base is root.fake
+        if is_known and not _has_own_gradients(value, root.fake):
             continue
         sharing = (*recorder.inputs, *(_root_of(other, recorder) for other in results if other is not value))
         if any(other is root for other in sharing):
