@@ -83,11 +83,14 @@ def geometric_means(results: dict[str, Any]) -> str:
     """dynamo_lite against torch.compile over all rows that both have, and the largest spread; nothing if there is none.
 
     The speed of one against the other is the quotient of their speeds against eager."""
-    pairs = [(rows["torch.compile"], rows["dynamo_lite"]) for rows in results["rows"].values()
-             if all("speed" in rows.get(s, {}) for s in ("torch.compile", "dynamo_lite"))]
-    pairs = [(theirs, ours) for theirs, ours in pairs if theirs["speed"] and ours["speed"]]
-    if not pairs:
+    both = {results["titles"][name]: (rows["torch.compile"], rows["dynamo_lite"])
+            for name, rows in results["rows"].items()
+            if all(rows.get(s, {}).get("speed") for s in ("torch.compile", "dynamo_lite"))}
+    if not both:
         return ""
+    pairs = list(both.values())
+    spreads = {title: ours["spread"] for title, (_, ours) in both.items()}
+    widest = max(spreads, key=spreads.__getitem__)
     against = [ours["speed"] / theirs["speed"] for theirs, ours in pairs]
     text = (f"Against torch.compile, in geometric mean of {len(pairs)} rows: "
             f"first call 1/{_mean([theirs['cold'] / ours['cold'] for theirs, ours in pairs]):.1f} of its time")
@@ -95,8 +98,8 @@ def geometric_means(results: dict[str, Any]) -> str:
         text += f", next process 1/{_mean([theirs['warm'] / ours['warm'] for theirs, ours in pairs]):.1f}"
     return (f"{text}, a call {_mean(against):.2f} times as fast; at least {min(against):.2f} times on every row, and "
             f"{min(ours['speed'] for _, ours in pairs):.2f} times eager's speed. Processes of dynamo_lite differ by "
-            f"{max(ours['spread'] for _, ours in pairs):.0%} at most against eager's beside them, in the middle by "
-            f"{statistics.median(ours['spread'] for _, ours in pairs):.0%}.")
+            f"{spreads[widest]:.0%} at most against eager's beside them ({widest}), in the middle by "
+            f"{statistics.median(spreads.values()):.0%}.")
 
 
 def _mean(values: list[float]) -> float:
