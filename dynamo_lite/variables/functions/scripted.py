@@ -63,8 +63,7 @@ class ScriptFunctionVariable(RealObjectVariable):
         for argument in declared:
             value = given.pop(argument.name, None)
             if value is None and argument.has_default_value():
-                if type(argument.default_value) in _PLAIN.values():
-                    made[argument.name] = ConstantVariable(argument.default_value)
+                made[argument.name] = self._default(argument)
                 continue
             converted = None if value is None else _converted(tx, argument.type, value)
             if converted is None:
@@ -74,6 +73,13 @@ class ScriptFunctionVariable(RealObjectVariable):
         if given:
             unsupported("call_skipped", f"{self.describe()} has no parameter {next(iter(given))}")
         return made
+
+    def _default(self, argument: Any) -> VariableTracker:
+        """A default, which TorchScript has converted to the parameter's type."""
+        value = argument.default_value
+        if value is not None and type(value) not in _PLAIN.values():
+            unsupported("call_skipped", f"{self.describe()} with a default of type {type(value).__name__}")
+        return ConstantVariable(value)
 
 
 def _converted(tx: Tracer, expected: Any, value: VariableTracker) -> VariableTracker | None:

@@ -60,7 +60,12 @@ def _calls_with_default(x: torch.Tensor) -> torch.Tensor:
     return _shift(x.long())
 
 
-@pytest.mark.parametrize("function", [_asks, _refuses, _calls_with_default], ids=["asks", "raises", "inner_default"])
+@torch.jit.script
+def _with_pair(x: torch.Tensor, pair: Tuple[float, float] = (1, 2)) -> torch.Tensor:
+    return x.long() * pair[1]
+
+
+@pytest.mark.parametrize("function", [_asks, _refuses, _calls_with_default, _with_pair])
 def test_what_torchscript_does_otherwise_is_its_own(function: object) -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         return function(x * 2) * 3  # type: ignore[operator]
