@@ -198,12 +198,17 @@ for _number_class, _name in ((int, "__int__"), (float, "__float__"), (complex, "
 
 
 @handles(str)
-def _str(tx: Tracer, value: VariableTracker | None = None, *rest: VariableTracker) -> VariableTracker:
-    if value is None:
-        return ConstantVariable("")
-    if rest:
-        return ConstantVariable(tx.run_python(str, *map(tx.values.as_plain, (value, *rest))))
-    return tx.texts.to_text(value, "s")
+def _str(
+    tx: Tracer, object: VariableTracker | None = None, encoding: VariableTracker | None = None,
+    errors: VariableTracker | None = None,
+) -> VariableTracker:
+    decoding = {"encoding": encoding, "errors": errors}
+    options = {name: tx.values.as_plain(value) for name, value in decoding.items() if value is not None}
+    if object is None:
+        return ConstantVariable(tx.run_python(str, **options))
+    if options:
+        return ConstantVariable(tx.run_python(str, tx.values.as_plain(object), **options))
+    return tx.texts.to_text(object, "s")
 
 
 @handles(torch._C._InferenceMode)

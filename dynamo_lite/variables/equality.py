@@ -62,14 +62,14 @@ def _compare(tx: Tracer, function: Any, a: VariableTracker, b: VariableTracker, 
 
 
 @handles(torch.equal, torch.Tensor.equal, of_tensor=True)
-def _equal(tx: Tracer, a: VariableTracker, other: VariableTracker) -> VariableTracker:
-    return _compare(tx, torch.equal, a, other, [])
+def _equal(tx: Tracer, input: VariableTracker, other: VariableTracker) -> VariableTracker:
+    return _compare(tx, torch.equal, input, other, [])
 
 
 @handles(torch.allclose, torch.Tensor.allclose, of_tensor=True)
 def _allclose(
-    tx: Tracer, a: VariableTracker, other: VariableTracker, rtol: VariableTracker | None = None,
+    tx: Tracer, input: VariableTracker, other: VariableTracker, rtol: VariableTracker | None = None,
     atol: VariableTracker | None = None, equal_nan: VariableTracker | None = None,
 ) -> VariableTracker:
     given = (rtol or ConstantVariable(1e-05), atol or ConstantVariable(1e-08), equal_nan or ConstantVariable(False))
-    return _compare(tx, torch.allclose, a, other, list(given))
+    return _compare(tx, torch.allclose, input, other, list(given))

@@ -355,12 +355,12 @@ def _abs(tx: Tracer, value: VariableTracker) -> VariableTracker:
 
 
 @handles(round)
-def _round(tx: Tracer, value: VariableTracker, digits: VariableTracker | None = None) -> VariableTracker:
-    if isinstance(value, TensorVariable):
-        return tx.call_method(value, "__round__" if digits is None else "round", [] if digits is None else [digits])
-    if isinstance(value, ObjectVariable) or value.own_method(tx, "__round__") is not None:
-        return tx.call_special(value, "__round__", *([digits] if digits is not None else []))
-    args = [value.constant()] + ([tx.values.as_plain(digits)] if digits is not None else [])
+def _round(tx: Tracer, number: VariableTracker, ndigits: VariableTracker | None = None) -> VariableTracker:
+    if isinstance(number, TensorVariable):
+        return tx.call_method(number, "__round__" if ndigits is None else "round", [] if ndigits is None else [ndigits])
+    if isinstance(number, ObjectVariable) or number.own_method(tx, "__round__") is not None:
+        return tx.call_special(number, "__round__", *([ndigits] if ndigits is not None else []))
+    args = [number.constant()] + ([tx.values.as_plain(ndigits)] if ndigits is not None else [])
     return ConstantVariable(tx.run_python(round, *args))
 
 

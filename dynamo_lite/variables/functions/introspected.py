@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 @handles(inspect.signature)
-def _signature(tx: Tracer, function: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    if isinstance(function, NestedFunctionVariable) and function.stands_for is None and not kwargs:
-        return tx.values.frozen(tx.run_python(inspect.signature, _like_nested(tx, function)))
-    real = tx.values.real_function(function)
+def _signature(tx: Tracer, obj: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    if isinstance(obj, NestedFunctionVariable) and obj.stands_for is None and not kwargs:
+        return tx.values.frozen(tx.run_python(inspect.signature, _like_nested(tx, obj)))
+    real = tx.values.real_function(obj)
     if real is None or kwargs:
-        unsupported("unsupported_builtin", f"inspect.signature of {function.describe()}")
-    inner = function.function if isinstance(function, MethodVariable) else function
+        unsupported("unsupported_builtin", f"inspect.signature of {obj.describe()}")
+    inner = obj.function if isinstance(obj, MethodVariable) else obj
     if isinstance(inner, FunctionVariable) and inner.function_source is not None:
         _guard_signature(tx, inner.value, inner.function_source)
     return tx.values.frozen(tx.run_python(inspect.signature, real))
@@ -43,19 +43,19 @@ def _signature(tx: Tracer, function: VariableTracker, **kwargs: VariableTracker)
 
 @handles(inspect.getattr_static)
 def _getattr_static(
-    tx: Tracer, value: VariableTracker, name: VariableTracker, default: VariableTracker | None = None
+    tx: Tracer, obj: VariableTracker, attr: VariableTracker, default: VariableTracker | None = None
 ) -> VariableTracker:
-    """inspect.getattr_static(cls, name): the attribute of a class or its metaclass, without binding it."""
-    if not isinstance(value, ClassVariable) or not isinstance(name, ConstantVariable):
-        unsupported("unsupported_builtin", f"inspect.getattr_static of {value.describe()}")
-    cls, looked_up = value.value, name.constant()
+    """inspect.getattr_static(cls, attr): the attribute of a class or its metaclass, without binding it."""
+    if not isinstance(obj, ClassVariable) or not isinstance(attr, ConstantVariable):
+        unsupported("unsupported_builtin", f"inspect.getattr_static of {obj.describe()}")
+    cls, looked_up = obj.value, attr.constant()
     for holder in (cls, type(cls)):
         if tx.output.effects.class_attribute(holder, looked_up) is None:
             attribute = tx.classes.lookup(holder, looked_up, MISSING)
             if attribute is not MISSING:
                 return tx.values.wrap_class_part(attribute, class_attribute_source(holder, looked_up))
         else:
-            what = f"inspect.getattr_static of {value.describe()}.{looked_up}, which is set"
+            what = f"inspect.getattr_static of {obj.describe()}.{looked_up}, which is set"
             unsupported("unsupported_builtin", what)
     if default is None:
         tx.raise_error(AttributeError, looked_up)
@@ -100,10 +100,10 @@ def _like_nested(tx: Tracer, function: NestedFunctionVariable) -> types.Function
 
 # ---------------------------------------------------------------- type hints
 @handles(typing.get_type_hints)
-def _type_hints(tx: Tracer, owner: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    inner = owner.function if isinstance(owner, MethodVariable) else owner
+def _type_hints(tx: Tracer, obj: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    inner = obj.function if isinstance(obj, MethodVariable) else obj
     if kwargs or not isinstance(inner, (FunctionVariable, ClassVariable)) or is_changed(tx, inner):
-        unsupported("unsupported_builtin", f"typing.get_type_hints() of {owner.describe()}")
+        unsupported("unsupported_builtin", f"typing.get_type_hints() of {obj.describe()}")
     hints = tx.run_python(typing.get_type_hints, inner.value)
     if isinstance(inner, FunctionVariable) and inner.source is not None:
         tx.guard(inner.source, "is", inner.real)
@@ -164,16 +164,16 @@ def _is_abstract_subclass(tx: Tracer, cls: VariableTracker, kind: type) -> bool:
 
 # ---------------------------------------------------------------- as bytes
 @handles(pickle.dumps)
-def _pickled(tx: Tracer, value: VariableTracker, *args: VariableTracker) -> VariableTracker:
+def _pickled(tx: Tracer, obj: VariableTracker, *args: VariableTracker) -> VariableTracker:
     """The bytes of a flat container of numbers and texts, as keys of caches are made of arguments. Texts are pickled
     once for each object, so that equal ones in it must not stand in it."""
-    plain: Any = tx.values.as_plain(value) if type(value) in (DictVariable, ListVariable, TupleVariable) else None
+    plain: Any = tx.values.as_plain(obj) if type(obj) in (DictVariable, ListVariable, TupleVariable) else None
     if type(plain) not in (dict, list, tuple) or not all(a.is_constant() for a in args):
         unsupported("call_skipped", "_pickle.dumps()")
     parts = [*plain, *plain.values()] if isinstance(plain, dict) else plain
     texts = [part for part in parts if type(part) in (str, bytes)]
     if len(set(texts)) < len(texts) or not all(type(p) in (int, float, bool, type(None), str, bytes) for p in parts):
-        unsupported("call_skipped", f"_pickle.dumps() of {value.describe()}")
+        unsupported("call_skipped", f"_pickle.dumps() of {obj.describe()}")
     return ConstantVariable(tx.run_python(pickle.dumps, plain, *(a.constant() for a in args)))
 
 

@@ -1,7 +1,7 @@
 """Functions under ``torch.jit.script``.
 
 The trace evaluates the original Python function, which torch keeps beside the result of TorchScript. Invariant: this
-happens only with arguments whose types TorchScript accepts without conversion, and only for functions that neither
+happens only with arguments that TorchScript accepts, converted as it converts them, and only for functions that neither
 check whether they are scripted nor raise exceptions of their own, whose types TorchScript replaces; all other calls run
 in plain Python.
 """
@@ -16,14 +16,18 @@ import torch
 
 from ...guards.source import AttrSource, ConstSource, Source
 from ..base import VariableTracker, realized, unsupported, wraps_type
+from ..constant import ConstantVariable
 from ..real_object import RealObjectVariable
 from ..tensors.tensor import TensorVariable
 
 if TYPE_CHECKING:
     from ..protocols import Tracer
 
-# TorchScript's types in Python. An int for a float parameter would be converted, so it is not accepted.
+# TorchScript's types in Python.
 _PLAIN = {"IntType": int, "FloatType": float, "BoolType": bool, "StringType": str}
+# The types of constants that TorchScript converts to a number of another type.
+_NUMBERS = {"IntType": (bool,), "FloatType": (bool, int)}
+_LONGEST = 63  # bits of the largest int in TorchScript, which refuses larger ones
 # Names of functions that behave differently in TorchScript: other branches, other exceptions, text on C's own stdout.
 _ELSEWHERE = frozenset({"is_scripting", "print", "warn"})
 
@@ -38,25 +42,92 @@ class ScriptFunctionVariable(RealObjectVariable):
         inside = getattr(self.value, "_torchdynamo_inline", None)
         if type(inside) is not types.FunctionType:
             unsupported("call_skipped", f"{self.describe()}, whose Python function torch does not keep")
-        if any(_differs(function) for function in _reached(inside, {})):
-            unsupported("call_skipped", f"{self.describe()} raises, prints or asks whether it is scripted")
-        expected = {argument.name: argument for argument in self.value.schema.arguments}
-        given = dict(zip(expected, args, strict=False)) | kwargs
-        for name, value in given.items():
-            if name not in expected or not _fits(expected[name].type, value):
-                unsupported("call_skipped", f"{self.describe()} of {value.describe()}")
+        reached = [*_reached(inside, {})]
+        if any(map(_differs, reached)) or any(map(_converts_defaults, reached[1:])):
+            unsupported("call_skipped", f"{self.describe()} raises, prints, asks whether it is scripted or calls a "
+                        "function whose defaults TorchScript converts")
+        given = self._given(tx, args, kwargs)
         where = AttrSource(ConstSource(self.value, self.describe()), "_torchdynamo_inline")
-        return tx.call(realized(tx, tx.values.wrap_at(inside, where)), args, kwargs)
+        return tx.call(realized(tx, tx.values.wrap_at(inside, where)), [], given)
+
+    def _given(
+        self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> dict[str, VariableTracker]:
+        """The function's arguments by name, as TorchScript hands them to it."""
+        declared = self.value.schema.arguments
+        given = dict(zip((argument.name for argument in declared), args, strict=False))
+        if len(args) > len(declared) or not given.keys().isdisjoint(kwargs):
+            unsupported("call_skipped", f"{self.describe()} with too many arguments")
+        given |= kwargs
+        made: dict[str, VariableTracker] = {}
+        for argument in declared:
+            value = given.pop(argument.name, None)
+            if value is None and argument.has_default_value():
+                made[argument.name] = self._default(argument)
+                continue
+            converted = None if value is None else _converted(tx, argument.type, value)
+            if converted is None:
+                what = value.describe() if value is not None else f"no {argument.name}"
+                unsupported("call_skipped", f"{self.describe()} of {what}")
+            made[argument.name] = converted
+        if given:
+            unsupported("call_skipped", f"{self.describe()} has no parameter {next(iter(given))}")
+        return made
+
+    def _default(self, argument: Any) -> VariableTracker:
+        """A default, which TorchScript has converted to the parameter's type."""
+        value = argument.default_value
+        if value is not None and type(value) not in _PLAIN.values():
+            unsupported("call_skipped", f"{self.describe()} with a default of type {type(value).__name__}")
+        return ConstantVariable(value)
 
 
-def _fits(expected: Any, value: VariableTracker) -> bool:
-    """Whether TorchScript accepts an argument without conversion."""
+def _converted(tx: Tracer, expected: Any, value: VariableTracker) -> VariableTracker | None:
+    """The argument that TorchScript makes of a value; None if it refuses the value or converts it in other ways.
+
+    Args:
+        expected: the type of the parameter in TorchScript.
+    """
     kind = expected.kind()
     if kind == "OptionalType":
-        return value.is_none() or _fits(expected.getElementType(), value)
+        return value if value.is_none() else _converted(tx, expected.getElementType(), value)
     if kind == "TensorType":
-        return isinstance(value, TensorVariable) and value.python_type() in (torch.Tensor, torch.nn.Parameter)
-    return value.python_type() is _PLAIN.get(kind)
+        fits = isinstance(value, TensorVariable) and value.python_type() in (torch.Tensor, torch.nn.Parameter)
+        return value if fits else None
+    if kind in _SEQUENCES:
+        return _SEQUENCES[kind](tx, expected, value)
+    if type(value) is ConstantVariable:
+        number = value.value
+        if type(number) is int and number.bit_length() > _LONGEST:
+            return None
+        if type(number) in _NUMBERS.get(kind, ()):
+            return ConstantVariable(_PLAIN[kind](number))
+    return value if value.python_type() is _PLAIN.get(kind) else None
+
+
+def _items(tx: Tracer, value: VariableTracker) -> list[VariableTracker] | None:
+    """The elements of a list or tuple; TorchScript converts either to the other."""
+    is_known = value.python_type() in (list, tuple) and value.known_items() is not None
+    return [*value.iterate(tx)] if is_known else None
+
+
+def _list(tx: Tracer, expected: Any, value: VariableTracker) -> VariableTracker | None:
+    """A new list: a scripted function has lists of its own, so that the caller sees none of its writes to them."""
+    items = _items(tx, value)
+    made = None if items is None else [_converted(tx, expected.getElementType(), item) for item in items]
+    return None if made is None or None in made else tx.values.new_list([item for item in made if item is not None])
+
+
+def _tuple(tx: Tracer, expected: Any, value: VariableTracker) -> VariableTracker | None:
+    """A new tuple. Named tuples are left to TorchScript."""
+    items, types_ = _items(tx, value), expected.elements()
+    if items is None or len(items) != len(types_) or not expected.annotation_str.startswith("Tuple["):
+        return None
+    made = [_converted(tx, cls, item) for cls, item in zip(types_, items, strict=True)]
+    return None if None in made else tx.values.new_sequence(tuple, [item for item in made if item is not None])
+
+
+_SEQUENCES = {"ListType": _list, "TupleType": _tuple}
 
 
 def _reached(function: types.FunctionType, seen: dict[Any, None]) -> Iterator[types.FunctionType]:
@@ -66,9 +137,19 @@ def _reached(function: types.FunctionType, seen: dict[Any, None]) -> Iterator[ty
     seen[function] = None
     yield function
     cells = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
-    for value in (*(function.__globals__.get(name) for name in function.__code__.co_names), *cells):
+    names = (i.argval for i in dis.get_instructions(function.__code__) if i.opname == "LOAD_GLOBAL")
+    for value in (*(function.__globals__.get(name) for name in names), *cells):
         if type(value) is types.FunctionType and not value.__module__.startswith("torch."):
             yield from _reached(value, seen)
+
+
+def _converts_defaults(function: types.FunctionType) -> bool:
+    """Whether TorchScript may convert a default, such as 1 for a float parameter."""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[code.co_argcount - len(defaults):code.co_argcount]
+    pairs = [*zip(names, defaults, strict=True), *(function.__kwdefaults__ or {}).items()]
+    return any(type(default) in (bool, int) and function.__annotations__.get(name) not in (
+        type(default), type(default).__name__) for name, default in pairs)
 
 
 def _differs(function: types.FunctionType) -> bool:

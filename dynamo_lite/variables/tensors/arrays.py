@@ -22,7 +22,7 @@ from ..constant import UNARY, ConstantVariable
 from ..numbers.numpy_numbers import TYPES, Operand, computed, is_followed, product_or_sum
 from ..objects.objects import wrap_object
 from ..torch_api.modules import SkippedFunctionVariable
-from .numbers_of_tensors import new_tensor
+from .numbers_of_tensors import holds_numbers, new_tensor
 from .tensor import TensorVariable, call_in_graph, record
 
 if TYPE_CHECKING:
@@ -361,19 +361,23 @@ for _function in (np.array, np.asarray, np.arange, np.zeros):
 
 
 # ---------------------------------------------------------------- to tensors
-def _makes_tensors(function: Any) -> None:
+def _makes_tensors(function: Any, parameter: str | None) -> None:
+    """Registers a function that makes a tensor of an array, which may be given under the name `parameter`."""
     @handles(function)
-    def make(
-        tx: Tracer, data: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
-    ) -> VariableTracker:
+    def make(tx: Tracer, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        named = kwargs.pop(parameter) if parameter in kwargs and not args else None
+        if not args and named is None:
+            unsupported("unsupported_builtin", f"{function.__name__}() without data")
+        data, *rest = args if named is None else (named,)
         if isinstance(data, ArrayVariable):
-            return record(tx, "call_function", ArrayCall(function, data.value), list(args), kwargs)
+            return record(tx, "call_function", ArrayCall(function, data.value), rest, kwargs)
+        if function is torch.asarray and holds_numbers(data) and kwargs.keys() <= {"dtype", "device"}:
+            return new_tensor(tx, torch.tensor, data, rest, kwargs)  # it makes a new tensor of them, as torch.tensor
         if function in (torch.from_numpy, torch.asarray):
             unsupported(_KIND, function.__name__)
-        if function in (torch.tensor, torch.as_tensor):
-            return new_tensor(tx, function, data, args, kwargs)
-        return record(tx, "call_function", function, [data, *args], kwargs)
+        return new_tensor(tx, function, data, rest, kwargs)
 
 
-for _maker in (torch.tensor, torch.as_tensor, torch.from_numpy, torch.asarray):
-    _makes_tensors(_maker)
+for _maker, _parameter in (
+        (torch.tensor, "data"), (torch.as_tensor, "data"), (torch.from_numpy, None), (torch.asarray, "obj")):
+    _makes_tensors(_maker, _parameter)

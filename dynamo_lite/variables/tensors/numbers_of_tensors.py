@@ -6,7 +6,7 @@ here has the values, the dtype and the shape that eager gives it in each call.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -53,6 +53,11 @@ def _example(number: VariableTracker) -> Any:
     return number.value if type(number) is ConstantVariable and type(number.value) in EXAMPLES else None
 
 
+def holds_numbers(data: VariableTracker) -> bool:
+    """Whether it is a number, or nested sequences of numbers."""
+    return all(_example(number) is not None for number in _numbers(data))
+
+
 def _tensor_of_symbols(
     tx: Tracer, data: VariableTracker, options: dict[str, VariableTracker]
 ) -> VariableTracker | None:
@@ -81,7 +86,7 @@ def _tensor_of_symbols(
 
 
 def new_tensor(
-    tx: Tracer, function: Any, data: VariableTracker, args: tuple[VariableTracker, ...],
+    tx: Tracer, function: Any, data: VariableTracker, args: Sequence[VariableTracker],
     kwargs: dict[str, VariableTracker],
 ) -> VariableTracker:
     """``function(data, *args, **kwargs)`` for ``torch.tensor`` and ``torch.as_tensor``."""
@@ -95,6 +100,8 @@ def _new_tensor(
 ) -> VariableTracker:
     """``torch.tensor`` with the dtype and device of a tensor."""
     made = None
+    if not args and "data" in kwargs:
+        args, kwargs = (kwargs["data"],), {name: value for name, value in kwargs.items() if name != "data"}
     if len(args) == 1:
         options = dict(kwargs)
         for name, own in (("dtype", tensor.fake.dtype), ("device", tensor.fake.device)):

@@ -31,7 +31,7 @@ _HIDDEN_WRITES = (F.batch_norm, torch.batch_norm, torch.instance_norm, F.instanc
 
 @handles(torch.utils.checkpoint.checkpoint)
 def _checkpoint(
-    tx: Tracer, function: VariableTracker, /, *args: VariableTracker, use_reentrant: VariableTracker | None = None,
+    tx: Tracer, function: VariableTracker, *args: VariableTracker, use_reentrant: VariableTracker | None = None,
     context_fn: VariableTracker | None = None, determinism_check: VariableTracker | None = None,
     debug: VariableTracker | None = None, early_stop: VariableTracker | None = None, **kwargs: VariableTracker,
 ) -> VariableTracker:

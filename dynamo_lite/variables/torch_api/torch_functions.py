@@ -57,8 +57,11 @@ class TorchFunctionVariable(RealObjectVariable):
             made = tx.output.overrides.call(tx, self.value, args, kwargs)
             if made is not None:
                 return made
-        if decision.of_tensor and not (args and isinstance(args[0], TensorVariable)):
-            handler = None
+        if decision.of_tensor:
+            if not args and isinstance(kwargs.get("input"), TensorVariable):
+                args, kwargs = [kwargs["input"]], {name: value for name, value in kwargs.items() if name != "input"}
+            if not (args and isinstance(args[0], TensorVariable)):
+                handler = None
         if handler is not None:
             return tx.checked_call(handler, tx, *args, **kwargs)
         out = kwargs.get("out")
@@ -387,11 +390,11 @@ def _check_is_size(
 
 
 @handles(torch._check)
-def _torch_check(tx: Tracer, condition: VariableTracker, message: VariableTracker | None = None) -> VariableTracker:
-    if isinstance(condition, ScalarVariable) and condition.origins is None and condition.cls is bool:
-        take_for_granted(tx, condition)
+def _torch_check(tx: Tracer, cond: VariableTracker, message: VariableTracker | None = None) -> VariableTracker:
+    if isinstance(cond, ScalarVariable) and cond.origins is None and cond.cls is bool:
+        take_for_granted(tx, cond)
         return ConstantVariable(None)
-    if not tx.truth(condition):
+    if not tx.truth(cond):
         text = tx.call(message, [], {}) if message is not None else ConstantVariable("Expected cond to be True")
         tx.errors.raise_value(RuntimeError, [text])
     return ConstantVariable(None)

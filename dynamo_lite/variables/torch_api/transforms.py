@@ -180,7 +180,7 @@ def _bound(names: tuple[str, ...], rest: tuple[VariableTracker, ...], kwargs: di
 
 # ---------------------------------------------------------------- vmap
 @handles(torch.vmap)
-def _vmap(tx: Tracer, func: VariableTracker, /, *rest: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def _vmap(tx: Tracer, func: VariableTracker, *rest: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     options = _bound(("in_dims", "out_dims", "randomness"), rest, kwargs)
     if not options.get("chunk_size", ConstantVariable(None)).is_none():
         if "randomness" in options and options["randomness"].constant() == "same":
@@ -363,7 +363,7 @@ def _jacobian(maker: Any) -> Callable[..., VariableTracker]:
 
 def _register(maker: Any, apply: Callable[..., VariableTracker], names: tuple[str, ...]) -> None:
     @handles(maker)
-    def transform(tx: Tracer, func: VariableTracker, /, *rest: VariableTracker,
+    def transform(tx: Tracer, func: VariableTracker, *rest: VariableTracker,
                   **kwargs: VariableTracker) -> VariableTracker:
         return TransformVariable(maker, func, _bound(names, rest, kwargs), apply)
 
@@ -376,7 +376,7 @@ for _maker in (torch.func.jacrev, torch.func.jacfwd, torch.func.hessian):
 
 @handles(torch.func.jvp)
 def _jvp(
-    tx: Tracer, func: VariableTracker, primals: VariableTracker, tangents: VariableTracker, /,
+    tx: Tracer, func: VariableTracker, primals: VariableTracker, tangents: VariableTracker,
     **options: VariableTracker,
 ) -> VariableTracker:
     what = f"jvp({func.describe()})"
@@ -403,7 +403,7 @@ def _jvp(
 
 @handles(torch.func.vjp)
 def _vjp(
-    tx: Tracer, func: VariableTracker, /, *primals: VariableTracker, **options: VariableTracker
+    tx: Tracer, func: VariableTracker, *primals: VariableTracker, **options: VariableTracker
 ) -> VariableTracker:
     what = f"vjp({func.describe()})"
     if any(tx.truth(value) for value in options.values()):

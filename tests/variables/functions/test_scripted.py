@@ -1,7 +1,7 @@
 """Functions under ``torch.jit.script`` are evaluated like the Python functions that they were made of."""
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, List, Optional, Tuple
 
 import pytest
 import torch
@@ -51,19 +51,112 @@ def test_a_scripted_function_is_part_of_the_graph(backend: str) -> None:
     assert metrics["graphs"] == 1 and "graph_breaks" not in metrics
 
 
-_CONVERTS = (lambda x: _gated(x, None, 1), 2)  # one of them is its frame's
+def _shift(x: torch.Tensor, by: float = 1) -> torch.Tensor:
+    return x + by
 
 
-@pytest.mark.parametrize("function, breaks", [(_asks, 1), (_refuses, 1), _CONVERTS], ids=["asks", "raises", "converts"])
-def test_what_torchscript_does_otherwise_is_its_own(function: object, breaks: int) -> None:
+@torch.jit.script
+def _calls_with_default(x: torch.Tensor) -> torch.Tensor:
+    return _shift(x.long())
+
+
+@torch.jit.script
+def _with_pair(x: torch.Tensor, pair: Tuple[float, float] = (1, 2)) -> torch.Tensor:
+    return x.long() * pair[1]
+
+
+@pytest.mark.parametrize("function", [_asks, _refuses, _calls_with_default, _with_pair])
+def test_what_torchscript_does_otherwise_is_its_own(function: object) -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         return function(x * 2) * 3  # type: ignore[operator]
 
     x = torch.randn(3, 4)
-    assert torch.equal(dynamo_lite.compile(f, backend="eager")(x), f(x))
-    assert dynamo_lite.metrics()["graph_breaks"] == breaks
+    expected, result = f(x), dynamo_lite.compile(f, backend="eager")(x)
+    assert torch.equal(result, expected) and result.dtype == expected.dtype
+    assert dynamo_lite.metrics()["graph_breaks"] == 1
 
 
 def test_an_exception_is_torchscripts() -> None:
     with pytest.raises(torch.jit.Error, match="two dimensions"):
         dynamo_lite.compile(lambda x: _refuses(x * 2), backend="eager")(torch.ones(3))
+
+
+def sqrt(x: torch.Tensor, by: float = 1) -> torch.Tensor:
+    raise ValueError(x)
+
+
+@torch.jit.script
+def _rooted(x: torch.Tensor) -> torch.Tensor:
+    return x.sqrt() + x
+
+
+@torch.jit.script
+def _scaled(x: torch.Tensor, by: float = 1, times: int = 1) -> torch.Tensor:
+    return x * by * times
+
+
+@torch.jit.script
+def _pairs(pair: Tuple[torch.Tensor, float], made: List[torch.Tensor]) -> Tuple[torch.Tensor, List[torch.Tensor]]:
+    made.append(pair[0])
+    return pair[0] * pair[1], made
+
+
+@torch.jit.script
+def _shaped(x: torch.Tensor, shape: List[int], by: Optional[List[float]] = None) -> torch.Tensor:
+    shape.append(2)
+    return x.reshape(shape) * (2.5 if by is None else by[0])
+
+
+@torch.jit.script
+def _itself(pair: Tuple[torch.Tensor, torch.Tensor]) -> Tuple[torch.Tensor, torch.Tensor]:
+    return pair
+
+
+_OUTSIDE = [torch.ones(1)]
+_CONVERTED = {
+    "default": lambda x: _scaled(x), "int": lambda x: _scaled(x, 2), "bools": lambda x: _scaled(x, times=True, by=True),
+    "list_for_tuple": lambda x: _pairs([x, 2], [x]), "tuple_for_list": lambda x: _pairs((x, 2.0), (x, x)),
+    "outside": lambda x: _pairs((x, 2.0), _OUTSIDE), "ints": lambda x: _shaped(x, [2], [1, True]),
+    "int_tuple": lambda x: _shaped(x, (2,)), "size": lambda x: _shaped(x, [x.shape[0] // 2], by=None),
+    "method_named_like_a_function": lambda x: _rooted(x), "same": lambda x: (x + 1, _itself((x, x))),
+}
+
+
+def _plain(result: Any) -> Any:
+    if isinstance(result, torch.Tensor):
+        return result.tolist(), result.dtype
+    return type(result)(map(_plain, result)) if isinstance(result, (list, tuple)) else result
+
+
+@pytest.mark.parametrize("name", _CONVERTED)
+def test_arguments_are_converted_as_torchscript_does(name: str) -> None:
+    f, x = _CONVERTED[name], torch.arange(4)
+    compiled = dynamo_lite.compile(f, backend="eager", fullgraph=True)
+    for _ in range(2):
+        assert _plain(compiled(x)) == _plain(f(x))
+    assert len(_OUTSIDE) == 1
+    metrics = dynamo_lite.metrics()
+    assert metrics["graphs"] == 1 and metrics.get("recompiles", 0) == 0
+
+
+def test_a_tuple_that_returns_is_another() -> None:
+    pair = (torch.ones(1), torch.ones(2))
+
+    def f() -> bool:
+        return _itself(pair) is pair
+
+    assert dynamo_lite.compile(f, backend="eager", fullgraph=True)() is f()
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: _pairs(x), lambda x: _scaled(x, 1.0, 1.5), lambda x: _scaled(x, 1.0, 2, 3),
+    lambda x: _scaled(x, 1.0, by=2), lambda x: _scaled(x, 1.0, other=2), lambda x: _scaled(x, 1.0, 2**70),
+    lambda x: _pairs((x, 1.0, 2), [x]), lambda x: _shaped(x, [2.0]),
+])
+def test_what_torchscript_refuses(f: Any) -> None:
+    x = torch.arange(4)
+    with pytest.raises(RuntimeError) as want:
+        f(x)
+    with pytest.raises(RuntimeError) as got:
+        dynamo_lite.compile(f, backend="eager")(x)
+    assert str(got.value) == str(want.value)
