@@ -137,7 +137,7 @@ def _reached(function: types.FunctionType, seen: dict[Any, None]) -> Iterator[ty
     seen[function] = None
     yield function
     cells = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
-    names = (i.argval for i in dis.get_instructions(function.__code__) if i.opname == "LOAD_GLOBAL")
+    names = (i.argval for i in _instructions(function.__code__) if i.opname == "LOAD_GLOBAL")
     for value in (*(function.__globals__.get(name) for name in names), *cells):
         if type(value) is types.FunctionType and not value.__module__.startswith("torch."):
             yield from _reached(value, seen)
@@ -153,9 +153,17 @@ def _converts_defaults(function: types.FunctionType) -> bool:
 
 
 def _differs(function: types.FunctionType) -> bool:
-    code = function.__code__
-    return not _ELSEWHERE.isdisjoint(code.co_names) or any(
-        instruction.opname in ("RAISE_VARARGS", "LOAD_ASSERTION_ERROR") for instruction in dis.get_instructions(code))
+    return any(i.opname in ("RAISE_VARARGS", "LOAD_ASSERTION_ERROR") or type(i.argval) is str and i.argval in _ELSEWHERE
+               for i in _instructions(function.__code__))
+
+
+def _instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
+    """The instructions of a function, and those of its comprehensions, which are code objects of their own up to 3.11.
+    """
+    yield from dis.get_instructions(code)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _instructions(constant)
 
 
 @wraps_type(torch.jit.ScriptFunction)

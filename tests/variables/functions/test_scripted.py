@@ -160,3 +160,27 @@ def test_what_torchscript_refuses(f: Any) -> None:
     with pytest.raises(RuntimeError) as got:
         dynamo_lite.compile(f, backend="eager")(x)
     assert str(got.value) == str(want.value)
+
+
+def _positive(x: torch.Tensor) -> torch.Tensor:
+    if x.numel() == 0:
+        raise ValueError("empty")
+    return x.abs()
+
+
+@torch.jit.script
+def _in_a_comprehension(xs: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [_positive(x) for x in xs]
+
+
+def test_what_a_comprehension_calls_is_looked_at_too():
+    def fn(x):
+        try:
+            return _in_a_comprehension([x, x + 1])[1]
+        except Exception as error:
+            return type(error).__name__
+
+    compiled = dynamo_lite.compile(fn)
+    for x in (torch.ones(3), torch.ones(0)):
+        got, want = compiled(x), fn(x)
+        assert got == want if isinstance(want, str) else torch.equal(got, want)
