@@ -380,9 +380,9 @@ class Recorder(TorchDispatchMode):
         root = parent.storage.root
         offset = fake.storage_offset() - root.fake.storage_offset()
         check_reads_alike(parent.fake, root.fake)
-        check_has_gradients(parent.fake, root.fake)
         if not is_within(root.fake, size, stride, offset):
             raise CannotFunctionalize("as_strided reaches elements of a memory that are not its tensor's")
+        check_has_gradients(parent.fake, root.fake, size, stride, offset)
         return root, ViewStep(ops.as_strided, (tuple(size), tuple(stride), offset), {})
 
     def _record_mutation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -21,7 +21,7 @@ from torch.fx import Graph, Node
 from dynamo_lite.backends.aot import ops
 
 aten = torch.ops.aten
-_OF_MEMORY = frozenset({
+_OF_MEMORY: frozenset[Any] = frozenset({
     ops.as_strided, ops.as_strided_scatter, ops.copy_strided, aten.as_strided.default, aten.as_strided_scatter.default})
 """Operations that read the memory behind a tensor, not its elements alone."""
 # A read goes back over so many writes at most, so that the pass takes linear time.
@@ -59,7 +59,7 @@ def _read_before(graph: Graph, node: Node) -> Node | None:
     """Moves a read of a part before the last write to the tensor. Returns the read that has to be looked at next, if
     any."""
     part = _read_part(node)
-    if part is None or any(user.target in _OF_MEMORY for user in node.users):
+    if part is None or any(map(_depends_on_memory, node.users)):
         return None
     source = _source(node)
     written = _written_part(source)
@@ -114,6 +114,21 @@ def _replaced(node: Node, by: Node) -> Node | None:
         return None
     node.replace_all_uses_with(by)
     return by
+
+
+def _depends_on_memory(user: Node) -> bool:
+    """Whether a call reads more of a tensor's memory than its elements, or chooses by their alignment, as random fills
+    and dropout do on a GPU: in which order they draw numbers. A view hands this on."""
+    target = user.target
+    if target in _OF_MEMORY or isinstance(target, (ops.RandomFill, ops.Functionalized)):
+        return True
+    if not isinstance(target, torch._ops.OpOverload):
+        return target is operator.getitem and any(map(_depends_on_memory, user.users))
+    if torch.Tag.nondeterministic_seeded in target.tags:
+        return True
+    first = target._schema.arguments[:1]
+    is_view = target in _SPLITS or any(a.alias_info is not None and not a.alias_info.is_write for a in first)
+    return is_view and any(map(_depends_on_memory, user.users))
 
 
 # ---------------------------------------------------------------- what calls read and write
