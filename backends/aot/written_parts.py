@@ -47,9 +47,12 @@ class _Part:
 def read_through_writes(graph: Graph) -> None:
     """Lets each read of a part use the written part, or the tensor as it was before writes beside what it reads."""
     for node in list(graph.nodes):
-        read: Node | None = node
+        read = node
         for _ in range(_MOST_WRITES):
-            read = None if read is None else _read_before(graph, read)
+            before = _read_before(graph, read)
+            if before is None:
+                break
+            read = before
         written = _written_part(node)
         if written is not None:
             _leave_out_overwritten(node, written)
