@@ -62,14 +62,14 @@ def _read_before(graph: Graph, node: Node) -> Node | None:
     """Moves a read of a part before the last write to the tensor. Returns the read that has to be looked at next, if
     any."""
     part = _read_part(node)
-    if part is None or any(map(_depends_on_memory, node.users)):
-        return None
-    source = _source(node)
-    written = _written_part(source)
-    if written is None:
+    source = None if part is None else _source(node)
+    written = None if source is None else _written_part(source)
+    if part is None or source is None or written is None or any(map(_depends_on_memory, node.users)):
         return None
     base, value = source.args[:2]
     assert isinstance(base, Node) and isinstance(value, Node)
+    if part == written:
+        return _replaced(node, value) if _has_layout(value, node) else None
     if part.is_beside(written):
         if not _has_strides(base, source):
             return None
@@ -77,11 +77,7 @@ def _read_before(graph: Graph, node: Node) -> Node | None:
             node.replace_input_with(source, base)
             return node
         return _replaced(node, _read(graph, node, base, part))
-    if not part.is_inside(written) or value.meta["val"].dtype is not source.meta["val"].dtype or not written.kept:
-        return _replaced(node, value) if part == written and _has_layout(value, node) else None
-    if part == written:
-        return _replaced(node, value) if _has_layout(value, node) else None
-    if not _has_order(value, source):
+    if not (written.kept and part.is_inside(written) and _has_order(value, source)):
         return None
     inside = dataclasses.replace(part, low=part.low - written.low, high=part.high - written.low)
     return _replaced(node, _read(graph, node, value, inside))
@@ -170,11 +166,17 @@ def _of_split(node: Node, shape: torch.Size, args: tuple[Any, ...]) -> _Part | N
     return _Part(dim, item * sizes, min((item + 1) * sizes, shape[dim]), True)
 
 
+def _of_unbind(node: Node, shape: torch.Size, args: tuple[Any, ...]) -> _Part:
+    dim, item = args[0] if args else 0, node.args[1]
+    assert isinstance(item, int)
+    return _Part(dim % len(shape), item, item + 1, False)
+
+
 Rule = Callable[[Node, torch.Size, tuple[Any, ...]], "_Part | None"]
 _READS: dict[Any, Rule] = {aten.slice.Tensor: _of_slice, aten.select.int: _of_select}
 _SPLITS: dict[Any, Rule] = {
     aten.split.Tensor: _of_split, aten.split_with_sizes.default: _of_split, aten.unsafe_split.Tensor: _of_split,
-    aten.unsafe_split_with_sizes.default: _of_split}
+    aten.unsafe_split_with_sizes.default: _of_split, aten.unbind.int: _of_unbind}
 _WRITES: dict[Any, Rule] = {aten.slice_scatter.default: _of_slice, aten.select_scatter.default: _of_select}
 
 
@@ -209,7 +211,8 @@ def _written_part(node: Node) -> _Part | None:
 # ---------------------------------------------------------------- layouts
 def _has_layout(value: Node, node: Node) -> bool:
     """Whether a value has the size and dtype of a part, and its strides, or dense ones in the same order. What was
-    recorded with the part's strides is then valid for the value, and operations that preserve strides give the same."""
+    recorded with the part's strides is then valid for the value, and operations that preserve the order of strides
+    give the same layouts."""
     a, b = value.meta["val"], node.meta["val"]
     if a.dtype is not b.dtype or _texts(a.shape) != _texts(b.shape):
         return False
@@ -226,9 +229,9 @@ def _texts(sizes: Sequence[Any]) -> list[Any]:
 
 
 def _has_order(value: Node, node: Node) -> bool:
-    """Whether a value is dense, with its dimensions in the same order in memory."""
+    """Whether a value is of a tensor's dtype and dense, with its dimensions in the same order in memory."""
     a, b = value.meta["val"], node.meta["val"]
-    if not all(type(n) is int for n in (*a.shape, *b.shape, *a.stride(), *b.stride())):
+    if a.dtype is not b.dtype or not all(type(n) is int for n in (*a.shape, *b.shape, *a.stride(), *b.stride())):
         return False
     return bool(aten.is_non_overlapping_and_dense.default(a)) and _order(a) == _order(b)
 

@@ -189,10 +189,9 @@ def soft_margin_loss(g: GraphLowering, self: TensorValue, target: TensorValue, r
 def soft_margin_loss_backward(
     g: GraphLowering, grad_output: TensorValue, self: TensorValue, target: TensorValue, reduction: int
 ) -> Any:
-    count = self.numel
-    if len({t.dtype for t in (grad_output, self, target)}) != 1 or self.dtype in HALF or not isinstance(count, int):
+    if len({t.dtype for t in (grad_output, self, target)}) != 1 or self.dtype in HALF or is_empty(self):
         return NotImplemented
-    factor = 1.0 / count if reduction == _MEAN and count else 1.0
+    factor = _share(g, self) if reduction == _MEAN else 1.0
 
     def make(d: _Math, x: _Math, y: _Math) -> _Math:
         z = (-y * x).f("exp")

@@ -12,7 +12,7 @@ import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
-from dynamo_lite.backends.inductor.ir.ops import FLOAT, HALF
+from dynamo_lite.backends.inductor.ir.ops import FLOAT
 from dynamo_lite.backends.inductor.lowering.activations import _Math, formula
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.indexing import checked_place, place_of, prepare_source
@@ -89,7 +89,7 @@ def binary_cross_entropy(
 
 
 def _outside(g: GraphLowering, x: _Math, message: str) -> _Math:
-    """0 of the dtype of ``x``, in whose computation an element that is no probability is reported."""
+    """0 in the dtype of ``x``. Computing it reports elements of ``x`` that are no probabilities."""
     ops = g.ops
     is_probability = ops.op("and", (x >= 0).node, (x <= 1).node)
     wrong = ops.op("where", is_probability, ops.const(0, torch.int64), ops.const(1, torch.int64))
@@ -116,5 +116,4 @@ def binary_cross_entropy_backward(
 def _are_alike(operands: list[TensorValue]) -> bool:
     """Whether operands of a loss have one shape, and one dtype in which eager computes without rounding in between."""
     first = operands[0]
-    return first.dtype in FLOAT and first.dtype not in HALF and all(
-        (t.shape, t.dtype) == (first.shape, first.dtype) for t in operands)
+    return first.dtype in FLOAT and all((t.shape, t.dtype) == (first.shape, first.dtype) for t in operands)

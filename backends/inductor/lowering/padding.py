@@ -21,7 +21,8 @@ from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 _RANKS = (1, 2, 3)
-# Elements of the padding at one edge up to which the sum of their gradients is written out.
+# Elements of a replicating padding at one edge up to which the sum of their gradients is written out, which bounds the
+# length of the code. The value is chosen.
 _MOST_REPEATED = 16
 
 
@@ -80,9 +81,7 @@ def replication_pad(g: GraphLowering, self: TensorValue, padding: Sequence[int])
 def _gradient(g: GraphLowering, d: TensorValue, x: TensorValue, padding: Sequence[int], reflect: bool) -> Any:
     """The gradient of ``_padded``, by one pass for each dimension that is padded: with one pass for all, the loops
     would be split in all dimensions at once."""
-    if d.dtype not in FLOAT or not _is_padded(g, x, padding):
-        return NotImplemented
-    if not reflect and max(padding) > _MOST_REPEATED:
+    if d.dtype not in FLOAT or not _is_padded(g, x, padding) or not reflect and max(padding) > _MOST_REPEATED:
         return NotImplemented
     g.realize_if_dear(d)  # its expression would be repeated for each copy
     # The sum of no gradients is 0, to which eager adds: -0.0 becomes 0.0.

@@ -25,7 +25,8 @@ from dynamo_lite.backends.inductor.lowering.views import reshaped, slice_
 from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
-# Elements along one dimension of a window whose sum is written out: the loops are split at both ends of each.
+# Elements along one dimension of a window whose sum is written out. The loops are split at both ends of each, so that
+# the code grows with the square of this number. The compiler's time is the reason for the bound; its value is chosen.
 _MOST_TERMS = 8
 
 
@@ -83,12 +84,8 @@ def im2col(
         joined = stack(g, [part for line in parts for part in line], self.ndim - 2)
     else:
         joined = stack(g, [stack(g, line, self.ndim - 2) for line in parts], self.ndim - 2)
-    return reshaped(g, joined, _shape_of_columns(self.shape, windows))
-
-
-def _shape_of_columns(shape: Sequence[ix.Index], windows: list[_Windows]) -> tuple[ix.Index, ...]:
-    rows, columns = windows
-    return (*shape[:-3], ix.mul(shape[-3], rows.taps * columns.taps), rows.count * columns.count)
+    channels = ix.mul(self.shape[-3], rows.taps * columns.taps)
+    return reshaped(g, joined, (*self.shape[:-3], channels, rows.count * columns.count))
 
 
 @register_lowering(aten.col2im.default)

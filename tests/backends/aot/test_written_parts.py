@@ -20,6 +20,14 @@ def unsafe_chunks(x):
     return c.mul_(a.sigmoid_()).tanh_() + b.add_(1)
 
 
+def rows_one_by_one(x):
+    y = x[:4] * 2
+    y[1].mul_(3)
+    y[2] = y[1] + 1
+    c, _, d, _ = y.unbind(0)
+    return c + d
+
+
 def columns(x):
     out = torch.empty(x.shape[0], 6)
     out[:, 0] = x[:, 0]
@@ -108,9 +116,9 @@ def through_the_input(x):
     return x[1] + x[3]
 
 
-PROGRAMS = [chunks, unsafe_chunks, columns, rows_within_a_slice, a_slice_within_a_slice, overwritten, read_and_kept,
-            elements, from_the_end, repeated, rounded, transposed, of_expanded, with_a_step, memory_of_a_part,
-            through_the_input]
+PROGRAMS = [chunks, unsafe_chunks, rows_one_by_one, columns, rows_within_a_slice, a_slice_within_a_slice, overwritten,
+            read_and_kept, elements, from_the_end, repeated, rounded, transposed, of_expanded, with_a_step,
+            memory_of_a_part, through_the_input]
 
 
 def agree(got, want):
@@ -148,7 +156,7 @@ def test_gradients(program):
 
 
 @pytest.mark.parametrize("program, kernels", [
-    (chunks, 1), (unsafe_chunks, 1), (columns, 1), (overwritten, 1)])
+    (chunks, 1), (unsafe_chunks, 1), (rows_one_by_one, 1), (columns, 1), (overwritten, 1)])
 def test_writes_that_nobody_reads_whole_are_no_copies(program, kernels):
     x = torch.randn(6, 6)
     compiled = dynamo_lite.compile(program)

@@ -37,7 +37,8 @@ def test_a_weighted_loss_is_compiled_twice(loss):
 
 
 @pytest.mark.parametrize("criterion", [
-    F.mse_loss, F.smooth_l1_loss, F.huber_loss, lambda x, y: F.binary_cross_entropy(x.sigmoid(), y.sigmoid()),
+    F.mse_loss, F.smooth_l1_loss, F.huber_loss, lambda x, y: F.soft_margin_loss(x, y.sign()),
+    lambda x, y: F.binary_cross_entropy(x.sigmoid(), y.sigmoid()),
 ])
 def test_means_over_sizes_that_change_have_kernels(criterion):
     def loss(x, y):

@@ -263,7 +263,7 @@ class Body:
         mask = self._guarded(axes, guard)
         seen = f"{self._spread_test(wrong, torch.bool, axes)} & {mask}" if mask else wrong.text
         if self.gpu:
-            self.line(f'tl.device_assert(({seen}) == 0, "index out of bounds")')
+            self.line(f'tl.device_assert(({seen}) == 0, "an operand is out of bounds")')
         elif axes:
             order = f"tl.zeros({self.shape(axes)}, tl.int64)"
             order += "".join(f" * {self.axes[k].size} + tl.arange(0, {self.axes[k].size}){self.along(k)}"
