@@ -33,6 +33,7 @@ from ..numbers.symbolic_ints import size_variable
 from ..objects.classes import class_attribute_source
 from .attributes import METADATA_ATTRIBUTES, PLAIN_TENSOR_TYPES, VIEW_ATTRIBUTES
 from .class_arguments import in_graph
+from .grad_fns import GradFnVariable
 from .graph_nodes import has_tensor, is_metadata
 from .learned_elements import known_elements, known_tensor, learn_or_refuse
 from .methods import TensorMethodVariable
@@ -161,9 +162,9 @@ class TensorVariable(VariableTracker):
             unsupported("unsupported_attribute", f"Tensor.{name} of a value computed in the graph")
         return ConstantVariable(getattr(self.fake, name))
 
-    def _grad_fn(self, tx: Tracer, name: str) -> VariableTracker | None:
+    def _grad_fn(self, tx: Tracer, name: str) -> VariableTracker:
         none = not self.fake.requires_grad or self.getattr(tx, "is_leaf").constant()
-        return ConstantVariable(None) if none else None
+        return ConstantVariable(None) if none else GradFnVariable(self)
 
     def _grad(self, tx: Tracer, name: str) -> VariableTracker:
         if name in tx.output.effects.attributes_of(self):
