@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -65,6 +66,8 @@ class SubclassTensorVariable(TensorVariable):
     # -- torch's overrides
     def asks(self, tx: Tracer) -> bool:
         """Whether torch's functions call ``__torch_function__`` of the class."""
+        if tx.output.parts or tx.output.examples or torch._C._are_functorch_transforms_active():
+            unsupported(_KIND, f"{self.describe()} in a function that torch calls by itself")
         return not tx.output.overrides.plain and tx.classes.lookup(self.cls, "__torch_function__") is not _DISABLED
 
     def _added(self, tx: Tracer, name: str) -> bool:
@@ -231,6 +234,14 @@ class SubclassTensorVariable(TensorVariable):
         cg.store_attributes(self)
         if self.own_dict is not None:
             self.own_dict.fill_keeper(cg)
+
+
+def refuse_subclasses(values: Iterable[VariableTracker], what: str) -> None:
+    """Breaks the graph if one of these values is a tensor of a derived class, which `what` would take for a plain
+    one."""
+    for value in values:
+        if isinstance(value, SubclassTensorVariable):
+            unsupported(_KIND, f"{what} with {value.describe()}")
 
 
 # ---------------------------------------------------------------- which classes, and their tensors

@@ -253,6 +253,95 @@ def test_compiled_to_kernels(function):
         torch.testing.assert_close(a.as_subclass(torch.Tensor), b.as_subclass(torch.Tensor))
 
 
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        SEEN.append(type(x).__name__)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+class Mode(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        SEEN.append("mode")
+        return func(*args, **(kwargs or {}))
+
+
+def written_through_an_alias(x, other):
+    return x.add_(1), other * 2, other.mul_(3), x + 1, x is other
+
+
+def across_a_break(x, other):
+    y = x * 2
+    y.tag = 5
+    dynamo_lite.graph_break()
+    return y + 1, y.tag, y
+
+
+def without_gradients(x, other):
+    with torch.no_grad():
+        y = x * 2
+    return y, x * 3, y.requires_grad
+
+
+def inner_gradient(x, other):
+    y = x.detach().requires_grad_()
+    return torch.autograd.grad((y * y).sum(), y)
+
+
+def in_a_transform(x, other):
+    return torch.vmap(lambda row: row * 2)(x), torch.vmap(lambda row: row + x[0])(other)
+
+
+def in_a_custom_function(x, other):
+    return Twice.apply(x)
+
+
+def under_a_mode(x, other):
+    with Mode():
+        return x + 1, torch.sin(x), other + 1
+
+
+def by_values(x, other):
+    return x * 2 if x.sum() > 0 else x * 3, x.sum().item(), x[x > 0], str(x)
+
+
+def hooked(x, other):
+    y = x * 1
+    if y.requires_grad:
+        y.register_hook(lambda grad: grad * 2)
+    return y * 3
+
+
+@pytest.mark.parametrize("function", [
+    written_through_an_alias, across_a_break, without_gradients, inner_gradient, in_a_transform, in_a_custom_function,
+    under_a_mode, by_values, hooked], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("as_it_is_given", ["apart", "same", "alias", "leaf"])
+def test_where_it_may_break(function, as_it_is_given):
+    """The compiled function is called with other tensors, with the same one twice, and with an alias of it."""
+    def make():
+        x = torch.randn(4, 4).as_subclass(Seen)
+        others = {"same": x, "alias": x.as_subclass(torch.Tensor)}
+        if as_it_is_given == "leaf" and function is not written_through_an_alias:
+            x = x.requires_grad_()
+        return x, others.get(as_it_is_given, torch.ones(4, 4))
+
+    found = []
+    for called in (function, dynamo_lite.compile(function, backend="eager")):
+        torch.manual_seed(1)
+        called(torch.randn(4, 4).as_subclass(Seen), torch.ones(4, 4))
+        for _ in range(2):
+            args = make()
+            SEEN.clear()
+            found.append((called(*args), args, list(SEEN)))
+    for ours, theirs in zip(found[2:], found[:2], strict=True):
+        assert ours[2] == theirs[2] and same(ours[:2], theirs[:2])
+    assert not log.counters().get("internal_errors")
+
+
 def quantities(plain):
     a, b = Quantity(plain, Unit.METRE), Quantity(plain * 2, Unit.METRE)
     c = (a + b).sin()
