@@ -146,8 +146,9 @@ _kind("exception_handling", "exception handling that is not captured",
 
 # ---------------------------------------------------------------- torch that is not captured
 _kind("tensor_subclass", "a tensor subclass",
-      "the class overrides what torch functions do with it",
-      "pass plain tensors, or unwrap the subclass outside the compiled function")
+      "the class has a __torch_dispatch__, slots, or special methods that can't be followed, or its __torch_function__ "
+      "meets a mode or a call that can't be",
+      "define __torch_function__ instead, pass plain tensors, or unwrap the subclass outside the compiled function")
 _kind("sparse_or_quantized", "a sparse, quantized or nested tensor",
       "it has no plain strided memory, which graphs are made of",
       "convert it with to_dense() or dequantize() first")

@@ -28,6 +28,7 @@ from ..variables.objects.classes import (
 )
 from ..variables.objects.objects import ObjectVariable
 from ..variables.rule_calls import CALLERS
+from ..variables.tensors.subclasses import SubclassTensorVariable
 from .part import Part
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Construction(Part):
             unsupported("unsupported_builtin", f"{value.__qualname__}(), an object with a finalizer")
         new = tx.classes.lookup(value, "__new__")
         made = self._by_new(cls, new, args, kwargs)
-        if not (isinstance(made, ObjectVariable) and derives(tx, made.cls, value)):
+        if not (isinstance(made, (ObjectVariable, SubclassTensorVariable)) and derives(tx, made.cls, value)):
             return made
         settle_protocol(made.cls)
         init = tx.classes.special(made.cls, "__init__")

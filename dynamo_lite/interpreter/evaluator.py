@@ -30,7 +30,7 @@ from ..variables.functions.functions import (
 from ..variables.numbers.rng import draw_by_numpy
 from ..variables.objects.objects import ObjectVariable
 from ..variables.tensors.tensor import TensorVariable
-from ..variables.torch_api.torch_proxies import any_overrides, call_override
+from ..variables.torch_api.torch_proxies import any_overrides, call_operator, call_override
 from .class_checks import ClassChecks
 from .classes import Classes
 from .construction import Construction
@@ -60,6 +60,7 @@ class Evaluator(_Base):
     output: OutputGraph
     overrides_torch = any_overrides  # type: ignore[assignment]
     call_override = call_override
+    call_override_operator = call_operator
     reduced = reduced
     reduced_ex = reduced_ex
     deep_copied = deep_copied

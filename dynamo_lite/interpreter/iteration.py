@@ -22,6 +22,7 @@ from ..variables.containers.sequences import is_plain_sequence
 from ..variables.functions.generators import GeneratorVariable
 from ..variables.objects.classes import NO_ATTRIBUTE
 from ..variables.objects.objects import GetItemIteratorVariable, ObjectVariable
+from ..variables.tensors.tensor import TensorVariable
 from .part import Part
 
 
@@ -154,8 +155,11 @@ class Iteration(Part):
         return None
 
     def _hints(self, owner: VariableTracker) -> Iterator[Callable[[], VariableTracker | None]]:
-        """User-defined methods that tell the number of elements; builtin values have none."""
+        """User-defined methods that tell the number of elements; builtin values have none. A tensor's own length
+        matters only where ``__torch_function__`` sees that it is asked."""
         tx = self.tx
+        if isinstance(owner, TensorVariable) and (tx.output.overrides.active() or tx.overrides_torch([owner])):
+            yield lambda: owner.length(tx)
         if isinstance(owner, (GetItemIteratorVariable, ReversedObjectVariable)):
             yield lambda: owner.remaining(tx)
         if not isinstance(owner, ObjectVariable):

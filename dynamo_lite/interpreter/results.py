@@ -30,6 +30,7 @@ from ..variables.numbers.scalars import is_unknown
 from ..variables.numbers.symbolic_ints import size_variable
 from ..variables.objects.native_enums import NativeEnumVariable, is_native_enum
 from ..variables.torch_api.modules import OpaqueVariable, PythonModuleVariable
+from ..variables.torch_api.overrides import TensorGetterVariable
 from ..variables.torch_api.torch_functions import TorchFunctionVariable
 
 # Arguments of a maker: the tracer's `Values`, the value, a description of it in words.
@@ -67,6 +68,12 @@ _EXACT = frozenset({list, tuple, dict, set, frozenset})
 @makes_if(is_torch_builtin)
 def _torch_function(values: Any, value: Any, what: str) -> VariableTracker:
     return TorchFunctionVariable(value)
+
+
+@makes_if(lambda value: isinstance(value, types.MethodWrapperType)
+          and isinstance(value.__self__, types.GetSetDescriptorType))
+def _getter(values: Any, value: Any, what: str) -> VariableTracker:
+    return TensorGetterVariable(value)
 
 
 @makes_if(lambda value: is_named_tuple(type(value)))

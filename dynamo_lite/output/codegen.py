@@ -128,13 +128,14 @@ class Codegen:
 
     def load_output(self, value: TensorVariable | ScalarVariable) -> None:
         """Pushes a tensor or number that the graph computes, with the attributes that the program has given it."""
-        def load() -> None:
-            self._subscript(OUTPUTS, self.plan.output_index(value))
-
         if self.attributes_of(value):
-            self.build_new(value, load, lambda: self.store_attributes(value))
+            self.build_new(value, lambda: self.load_computed(value), lambda: self.store_attributes(value))
         else:
-            load()
+            self.load_computed(value)
+
+    def load_computed(self, value: TensorVariable | ScalarVariable) -> None:
+        """Pushes a tensor or number as the graph returns it."""
+        self._subscript(OUTPUTS, self.plan.output_index(value))
 
     def _subscript(self, local: str, index: int) -> None:
         self.emit.load_fast(local)

@@ -436,6 +436,9 @@ class Tracer(Protocol):
     ) -> VariableTracker:
         """Calls the ``__torch_function__`` of an argument."""
 
+    def call_override_operator(self, function: Any, args: list[VariableTracker]) -> VariableTracker | None:
+        """Calls the ``__torch_function__`` of an operator's operand; None for NotImplemented."""
+
     def reduced(self, owner: VariableTracker, *, as_new: bool = False) -> VariableTracker:
         """owner.__reduce_ex__(4)."""
 

@@ -7,6 +7,7 @@ Invariant: a dict's contents are recorded in one place.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...guards.source import DictItemSource, InstanceDictSource, Source
@@ -108,6 +109,21 @@ class OwnDictVariable(DictVariable):
             cg.push_of_top(own_dict)
             self.fill(cg)
             cg.emit.pop()
+
+
+def dict_of_made(tx: Tracer, keeper: VariableTracker, is_in_dict: Callable[[str], bool]) -> OwnDictVariable:
+    """The tracker of ``obj.__dict__`` of an object that the program made; it takes over the entries recorded so far.
+
+    Args:
+        is_in_dict: whether an attribute of the object is stored in its dict.
+    """
+    if keeper.own_dict is None:
+        keeper.own_dict = OwnDictVariable(keeper)
+        written = tx.output.effects.attributes_of(keeper)
+        for name in filter(is_in_dict, list(written)):
+            keeper.own_dict.items[name] = (ConstantVariable(name), written.pop(name))
+    found: OwnDictVariable = keeper.own_dict
+    return found
 
 
 def own_dict(value: Any) -> Any:

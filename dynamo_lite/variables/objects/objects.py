@@ -36,7 +36,7 @@ from ..containers.iterators import ReversedObjectVariable
 from ..containers.mappings import DictVariable
 from ..containers.sequences import ListVariable, TupleVariable
 from ..containers.sets import SetVariable
-from ..containers.spaces import OwnDictVariable, dict_source, read_own, space_at, write_own
+from ..containers.spaces import OwnDictVariable, dict_of_made, dict_source, read_own, space_at, write_own
 from ..contents import content_of_value
 from ..special_results import checked_result, index_of
 from . import words
@@ -215,12 +215,7 @@ class ObjectVariable(VariableTracker):
             if own is None:
                 tx.raise_error(AttributeError, f"{type_name(self.cls)!r} object has no attribute '__dict__'")
             return space_at(tx, own, InstanceDictSource(self.source))  # type: ignore[arg-type]
-        if self.own_dict is None:
-            self.own_dict = OwnDictVariable(self)
-            written = tx.output.effects.attributes_of(self)
-            for name in [name for name in written if is_in_dict(self.cls, name)]:
-                self.own_dict.items[name] = (ConstantVariable(name), written.pop(name))
-        return self.own_dict
+        return dict_of_made(tx, self, functools.partial(is_in_dict, self.cls))
 
     def read_descriptor(
         self, tx: Tracer, name: str, attribute: Any, home: type | None = None

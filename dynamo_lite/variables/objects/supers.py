@@ -14,6 +14,7 @@ from dynamo_lite.guards.source import OWN_DICT, Source
 from ...rules.class_table import ClassTable
 from ..base import VariableTracker, realized, type_name, unsupported, wraps_type
 from ..functions.functions import MethodVariable
+from ..tensors.subclasses import SubclassTensorVariable
 from .classes import ClassVariable, NewVariable, TypeMethodVariable, class_attribute_source
 from .members import BuiltinMethodVariable, class_method, native_class_method
 from .objects import ObjectVariable
@@ -64,6 +65,8 @@ class SuperVariable(VariableTracker):
             return native_class_method(tx, attribute, self.owner, f"super().{name}")
         if self.of_class:
             return self._of_class(tx, cls, name, attribute)
+        if isinstance(self.owner, SubclassTensorVariable):
+            return _of_tensor(tx, self.owner, name, attribute)
         if isinstance(self.owner, ObjectVariable):
             return _of_object(tx, self.owner, cls, name, attribute)
         unsupported("unsupported_attribute", f"super().{name} of {self.owner.describe()}")
@@ -97,6 +100,16 @@ def _of_object(tx: Tracer, owner: ObjectVariable, cls: type, name: str, attribut
     if found is None:
         tx.raise_error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}")
     return found
+
+
+def _of_tensor(tx: Tracer, owner: SubclassTensorVariable, name: str, attribute: Any) -> VariableTracker:
+    if isinstance(attribute, (types.GetSetDescriptorType, property)):
+        return owner.computed(tx, name)
+    if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        if attribute.__objclass__ is object:
+            return BuiltinMethodVariable(owner, name, attribute)  # type: ignore[arg-type]
+        return MethodVariable(tx.values.from_result(attribute, f"super().{name}"), owner)
+    unsupported("unsupported_attribute", f"super().{name} of {owner.describe()}")
 
 
 SuperReader = Callable[["Tracer", SuperVariable, Any, Source], VariableTracker | None]

@@ -1,11 +1,14 @@
-"""Nodes of a graph that is being built: the name of a node's operation, and the nodes that it is computed from.
+"""Nodes of a graph that is being built: the name of a node's operation, the kind of its result, and the nodes that it
+is computed from.
 
 Invariant: this module only reads the graph.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
+import torch
 from torch import fx
 
 
@@ -43,3 +46,19 @@ def computed_from(
             pending.append((node, True))
             pending += [(operand, False) for operand in operands]
     return list(found)
+
+
+def has_tensor(result: Any) -> bool:
+    """Whether an operation's result is a tensor or has one in it."""
+    if isinstance(result, torch.Tensor):
+        return True
+    return isinstance(result, (tuple, list)) and any(has_tensor(r) for r in result)
+
+
+def is_metadata(result: Any) -> bool:
+    """Whether an operation's result consists of numbers, dtypes and the like, which the trace knows."""
+    if isinstance(result, (tuple, list)):
+        return all(is_metadata(r) for r in result)
+    return result is None or isinstance(result, (
+        bool, int, float, complex, str, torch.SymInt, torch.SymBool, torch.dtype, torch.device, torch.layout,
+        torch.memory_format))

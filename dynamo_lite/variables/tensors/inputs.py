@@ -13,7 +13,7 @@ from ..._guards import TENSOR_CONJ, TENSOR_EXPECTED_SHIFT, TENSOR_INFERENCE, TEN
 from ...guards.source import AttrSource, Source
 from ..base import VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .meta_tensors import MetaTensorVariable
-from .parameters import adds_only, is_static
+from .parameters import is_static
 from .symbolic_sizes import symbolic_dims, symbolic_layout
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ _DLPACK_DEVICES = {"cpu": 1, "cuda": 2}
 
 
 @wraps_type(torch.Tensor, torch.nn.Parameter)
-def _wrap_tensor(tx: Tracer, value: torch.Tensor, source: Source) -> VariableTracker:
+def wrap_tensor(tx: Tracer, value: torch.Tensor, source: Source) -> VariableTracker:
+    """A plain tensor, or a parameter of a class that only adds attributes to it."""
     if value.device.type == "meta" and type(value) in PLAIN_TENSOR_TYPES:
         tx.guard(source, "type_is", type(value))
         return MetaTensorVariable(value, source)
@@ -83,11 +84,3 @@ def _why_not_plain(value: torch.Tensor) -> tuple[str, str] | None:
     if value.device.type not in _DLPACK_DEVICES or value.dtype not in _DLPACK_CODES:
         return "unsupported_value", f"a tensor of {value.dtype} on {value.device}"
     return None
-
-
-@wraps_if(lambda value: issubclass(type(value), torch.Tensor), rank=0)
-def _wrap_tensor_subclass(tx: Tracer, value: torch.Tensor, source: Source) -> VariableTracker:
-    if adds_only(type(value)):
-        tx.classes.guard_mro(type(value))
-        return _wrap_tensor(tx, value, source)
-    unsupported("tensor_subclass", f"{source.name} is a {type(value).__qualname__}")

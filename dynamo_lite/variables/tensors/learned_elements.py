@@ -30,7 +30,7 @@ from .graph_nodes import computed_from, operation_name
 from .value_guards import guard_elements, masks_behind, may_be_guarded
 
 if TYPE_CHECKING:
-    from ..protocols import OutputGraph, Tracer
+    from ..protocols import OutputGraph, TensorVariable, Tracer
 
 # Functions without tensor operands whose results have elements that follow from their arguments.
 _FACTORIES = FACTORIES | {"tensor", "as_tensor", "asarray"}
@@ -60,6 +60,12 @@ def learn_or_refuse(tx: Tracer, kind: str, detail: str, tensors: Iterable[Variab
 
 
 # ---------------------------------------------------------------- computed again
+def _input_at(output: OutputGraph, node: fx.Node) -> TensorVariable | None:
+    """The tensor that the graph gets at a placeholder; None for a number."""
+    found: Any = next((t for t in output.inputs if t.node is node and isinstance(t.fake, torch.Tensor)), None)
+    return found
+
+
 def learn(tx: Tracer, nodes: list[fx.Node]) -> bool:
     """Guards by value the inputs that some nodes are computed from, and computes the nodes in between outside of the
     graph.
@@ -79,7 +85,7 @@ def learn(tx: Tracer, nodes: list[fx.Node]) -> bool:
     for node in chain:
         if node.op != "placeholder":
             continue
-        tensor = output.tensor_of(node.meta["example_value"])
+        tensor = _input_at(output, node)
         assert tensor is not None and tensor.source is not None and tensor.value is not None
         if not guard_elements(output, tensor.source, tensor.fake, tensor.value):
             return False
@@ -107,7 +113,7 @@ def _operands(output: OutputGraph, node: fx.Node) -> list[fx.Node] | None:
     if any(v.untyped_storage()._cdata in output.written_storages for v in values):
         return None
     if node.op == "placeholder":
-        tensor = output.tensor_of(values[0])
+        tensor = _input_at(output, node)
         source, value = (tensor.source, tensor.value) if tensor is not None else (None, None)
         usable = source is not None and value is not None and may_be_guarded(value) and (
             source.key not in output.value_guards.paths and output.value_guards.allowed.allows(source))

@@ -7,25 +7,23 @@ constructor refuses raise its own exception.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...rules.table import handles
 from ..base import VariableTracker, unsupported
-from ..class_calls import constructs
 from ..constant import ConstantVariable
 from .class_arguments import LEGACY_DTYPES
 from .tensor import TensorVariable, call_in_graph
 
 if TYPE_CHECKING:
-    from ..objects.classes import ClassVariable
     from ..protocols import Tracer
 
 _CPU = torch.device("cpu")
 
 
-def _construct(cls: Any, tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def make_legacy(cls: Any, tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     name = f"{cls.__module__}.{cls.__name__}()"
     if tx.output.open_modes:
         unsupported("unsupported_torch_call", f"{name} under a mode")
@@ -57,17 +55,10 @@ def _options(dtype: torch.dtype) -> dict[str, VariableTracker]:
     return {"dtype": ConstantVariable(dtype), "device": ConstantVariable(_CPU)}
 
 
-@constructs(torch.Tensor)
-def _of_subclass(
-    tx: Tracer, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
-) -> NoReturn:
-    unsupported("tensor_subclass", f"{cls.value.__qualname__}()")
-
-
 @handles(torch.nn.Parameter)
 def _parameter(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     unsupported("unsupported_torch_call", "torch.nn.Parameter()")
 
 
 for _cls in (torch.Tensor, *LEGACY_DTYPES):
-    handles(_cls)(functools.partial(_construct, _cls))
+    handles(_cls)(functools.partial(make_legacy, _cls))

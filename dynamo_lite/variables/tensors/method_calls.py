@@ -161,17 +161,17 @@ for _name in ("stride", "is_contiguous"):
 
 @handles_method(Tensor.__len__)
 def _length(tx: Tracer, tensor: TensorVariable) -> VariableTracker:
-    return tensor.length(tx)
+    return tensor.by_torch().length(tx)
 
 
 @handles_method(Tensor.__getitem__)
 def _item(tx: Tracer, tensor: TensorVariable, key: VariableTracker) -> VariableTracker:
-    return tensor.getitem(tx, key)
+    return tensor.by_torch().getitem(tx, key)
 
 
 @handles_method(Tensor.__setitem__)
 def _set_item(tx: Tracer, tensor: TensorVariable, key: VariableTracker, value: VariableTracker) -> VariableTracker:
-    tensor.setitem(tx, key, value)
+    tensor.by_torch().setitem(tx, key, value)
     return ConstantVariable(None)
 
 

@@ -33,6 +33,8 @@ from ..numbers.symbolic_ints import size_variable
 from ..objects.classes import class_attribute_source
 from .attributes import METADATA_ATTRIBUTES, PLAIN_TENSOR_TYPES, VIEW_ATTRIBUTES
 from .class_arguments import in_graph
+from .grad_fns import GradFnVariable
+from .graph_nodes import has_tensor, is_metadata
 from .learned_elements import known_elements, known_tensor, learn_or_refuse
 from .methods import TensorMethodVariable
 from .parameters import is_added, read_added
@@ -160,9 +162,9 @@ class TensorVariable(VariableTracker):
             unsupported("unsupported_attribute", f"Tensor.{name} of a value computed in the graph")
         return ConstantVariable(getattr(self.fake, name))
 
-    def _grad_fn(self, tx: Tracer, name: str) -> VariableTracker | None:
+    def _grad_fn(self, tx: Tracer, name: str) -> VariableTracker:
         none = not self.fake.requires_grad or self.getattr(tx, "is_leaf").constant()
-        return ConstantVariable(None) if none else None
+        return ConstantVariable(None) if none else GradFnVariable(self)
 
     def _grad(self, tx: Tracer, name: str) -> VariableTracker:
         if name in tx.output.effects.attributes_of(self):
@@ -236,6 +238,10 @@ class TensorVariable(VariableTracker):
             learn_or_refuse(tx, decision.kind, f"Tensor.{name}()", [self])
         return record_method(tx, name, self, args, kwargs)
 
+    def by_torch(self) -> TensorVariable:
+        """The tensor as torch's own methods see it, without operators that its class defines."""
+        return self
+
     def as_index(self, tx: Tracer) -> Any:
         return tx.operators.as_index(self.call_method(tx, "__index__", [], {}))
 
@@ -276,7 +282,7 @@ class TensorVariable(VariableTracker):
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         operands = [other, self] if reflected else [self, other]
         if tx.overrides_torch([other]):
-            return tx.call_override(BINARY[op], operands, {})
+            return tx.call_override_operator(BINARY[op], operands)
         if not _is_operand(other):
             return None
         return call_in_graph(tx, BINARY[op], operands, {})
@@ -350,9 +356,7 @@ def call_in_graph(
 def record_method(
     tx: Tracer, name: str, tensor: TensorVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
-    """Records ``tensor.name(*args, **kwargs)`` unless an argument overrides it, and returns its result."""
-    if tx.overrides_torch([*args, *kwargs.values()]):
-        return tx.call_override(method_by_name, [tensor, ConstantVariable(name), *args], kwargs)
+    """Records ``tensor.name(*args, **kwargs)`` and returns its result."""
     return record(tx, "call_method", name, [tensor, *args], kwargs)
 
 
@@ -381,7 +385,7 @@ def record(
             return _known_result(tx, result)
         if type(result) is tuple and all(_fits_in_graph(tx, r, given) for r in result):
             return tx.values.new_sequence(tuple, [_known_result(tx, r) for r in result])
-        if _has_tensor(result):
+        if has_tensor(result):
             node_args, node_kwargs = _with_known_sizes(tx, target, node_args, node_kwargs, result)
             fake_args, fake_kwargs = fx.node.map_arg((node_args, node_kwargs), fake_of)
             result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
@@ -392,8 +396,8 @@ def record(
         unsupported("unsupported_torch_call", f"{target_name(target)} does not write to out without data")
     if target in _AUTOGRAD_CHANGES:
         impure = True
-    if not impure and not _has_tensor(result):
-        if _is_metadata(result):
+    if not impure and not has_tensor(result):
+        if is_metadata(result):
             if not args and not kwargs:
                 tx.guard_result(target, (), result)  # without operands, the result depends only on torch's state
             return tx.values.from_result(result, f"result of {target_name(target)}")
@@ -424,6 +428,10 @@ def _made_otherwise(
     """The result where an override of torch's functions gives it, or where it is computed for more elements than the
     operands have."""
     overrides = tx.output.overrides
+    if not overrides.plain and tx.overrides_torch([*args, *kwargs.values()]):
+        if op == "call_function":
+            return tx.call_override(target, args, kwargs)
+        return tx.call_override(method_by_name, [args[0], ConstantVariable(target), *args[1:]], kwargs)
     if overrides.active() and not isinstance(target, GraphCall):
         if op == "call_function":
             return overrides.call(tx, target, args, kwargs)
@@ -574,23 +582,9 @@ def wrap_result(tx: Tracer, node: fx.Node, result: Any) -> VariableTracker:
             else:
                 items.append(tx.values.from_result(element, "element of a result"))
         return tx.values.new_sequence(type(result), items)
-    if isinstance(result, torch.Size) or result is None or _is_metadata(result):
+    if isinstance(result, torch.Size) or result is None or is_metadata(result):
         return tx.values.from_result(result, f"result of {node.target}")
     unsupported("unsupported_torch_call", f"{target_name(node.target)} returns a {type(result).__name__}")
-
-
-def _has_tensor(result: Any) -> bool:
-    if isinstance(result, torch.Tensor):
-        return True
-    return isinstance(result, (tuple, list)) and any(_has_tensor(r) for r in result)
-
-
-def _is_metadata(result: Any) -> bool:
-    if isinstance(result, (tuple, list)):
-        return all(_is_metadata(r) for r in result)
-    return result is None or isinstance(result, (
-        bool, int, float, complex, str, torch.SymInt, torch.SymBool, torch.dtype, torch.device, torch.layout,
-        torch.memory_format))
 
 
 def fake_of(node: fx.Node) -> Any:

@@ -20,6 +20,7 @@ from ...rules.table import handles
 from ..base import VariableTracker, realized, unsupported
 from ..constant import ConstantVariable
 from ..deferred_calls import DeferredCall
+from .subclasses import refuse_subclasses
 from .tensor import TensorVariable
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def _check_place(tx: Tracer, tensor: TensorVariable, what: str) -> None:
         unsupported(_KIND, f"{what} in a function that torch calls by itself")
     if tensor.alternatives:
         unsupported(_KIND, f"{what} of one of several tensors")
+    refuse_subclasses([tensor], what)
 
 
 @handles(Tensor.register_hook, of_tensor=True)

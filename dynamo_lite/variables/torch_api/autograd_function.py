@@ -30,6 +30,7 @@ from ..functions.functions import BaseFunctionVariable
 from ..numbers.scalars import ScalarVariable
 from ..objects.classes import ClassVariable
 from ..objects.objects import ObjectVariable
+from ..tensors.subclasses import refuse_subclasses
 from ..tensors.tensor import TensorVariable, record
 from .subgraphs import (
     NodeVariable,
@@ -41,6 +42,7 @@ from .subgraphs import (
     reachable,
     read_from_outside,
     remove,
+    tensors_in,
     torch_state,
     without_numbers,
 )
@@ -177,6 +179,7 @@ def _apply(tx: Tracer, cls: VariableTracker, *args: VariableTracker, **kwargs: V
         unsupported(_KIND, f"{cls.value.__qualname__}.apply() of torch's own")
     if torch._C._are_functorch_transforms_active():
         unsupported("functorch", f"{cls.value.__qualname__}.apply() under a transform")
+    refuse_subclasses(tensors_in([*args, *kwargs.values()]), f"{cls.value.__qualname__}.apply()")
     return _Capture(tx, cls, list(args), kwargs).run()
 
 

@@ -18,6 +18,7 @@ from ...rules.table import handles
 from ...runtime.graph_calls import GraphCall
 from ..base import VariableTracker, realized, unsupported
 from ..constant import ConstantVariable
+from ..tensors.subclasses import refuse_subclasses
 from ..tensors.tensor import TensorVariable, record
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def _grad(
         # For a custom function: the program may change what is checked at the graph's start before the call runs.
         unsupported(_KIND, f"{_WHAT} behind a function whose backward pass reads what may change")
     ends, wanted = _tensors(tx, outputs, "outputs"), _tensors(tx, inputs, "inputs")
+    refuse_subclasses([*ends, *wanted], _WHAT)
     _check_histories(tx, ends, wanted)
     named: dict[str, VariableTracker] = {name: ConstantVariable(value) for name, value in flags.items()}
     if grad_outputs is not None:

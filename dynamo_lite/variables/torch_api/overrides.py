@@ -22,6 +22,7 @@ from ...rules.table import handles
 from ..base import VariableTracker, unsupported
 from ..constant import ConstantVariable
 from ..functions.functions import FunctionVariable
+from ..tensors.subclasses import SubclassTensorVariable
 from ..tensors.tensor import TensorVariable, fake_of, method_by_name
 from .modes import DeviceScopeVariable
 from .modules import OpaqueVariable
@@ -72,11 +73,21 @@ class Overrides:
     def __init__(self) -> None:
         self.modes: list[FunctionMode] = []
         self.off = 0  # nesting depth of contexts that switch all modes off
+        self.plain = 0  # nesting depth of contexts in which no argument's own __torch_function__ is called
         self._popped: FunctionMode | None = None
 
     def active(self) -> bool:
         """Whether calls of torch's functions go to a mode first."""
         return bool(self.modes) and not self.off
+
+    @contextlib.contextmanager
+    def plainly(self) -> Iterator[None]:
+        """Inside the context, no argument's own ``__torch_function__`` is called."""
+        self.plain += 1
+        try:
+            yield
+        finally:
+            self.plain -= 1
 
     def push(self, tx: Tracer, mode: VariableTracker) -> None:
         """Enters a mode."""
@@ -127,8 +138,9 @@ class Overrides:
             # The function does not call the mode itself; functions that it calls do so, perhaps more than one.
             own = FunctionVariable(function, ConstSource(function, function.__qualname__))
             return tx.call(own, args, kwargs)
-        handed = [_function(tx, received[0]), *(self._tracker(tx, part, [*args, *kwargs.values()])
-                                                for part in received[1:])]
+        given = [*args, *kwargs.values()]
+        handed = [tx.values.from_result(received[0], "a function of torch"),
+                  *(self._tracker(tx, part, given) for part in received[1:])]
         with self._without_innermost() as mode:
             result: VariableTracker = tx.call(mode.getattr(tx, "__torch_function__"), handed, {})
         if result.is_not_implemented():
@@ -153,14 +165,6 @@ class Overrides:
         return tx.values.from_result(value, "an argument of __torch_function__")
 
 
-def _function(tx: Tracer, function: Any) -> VariableTracker:
-    """The function as a mode's ``__torch_function__`` gets it."""
-    owner = getattr(function, "__self__", None)
-    if isinstance(function, types.MethodWrapperType) and isinstance(owner, types.GetSetDescriptorType):
-        return TensorGetterVariable(function)
-    return tx.values.from_result(function, "a function of torch")
-
-
 class TensorGetterVariable(OpaqueVariable):
     """``torch.Tensor.shape.__get__`` and its like: the function that a mode gets if the program reads an attribute."""
 
@@ -168,15 +172,13 @@ class TensorGetterVariable(OpaqueVariable):
         name = self.value.__self__.__name__
         if self.value.__name__ != "__get__" or not args or not isinstance(args[0], TensorVariable):
             unsupported("unsupported_attribute", f"{self.value.__name__} of Tensor.{name}")
-        return args[0].getattr(tx, name)
+        tensor = args[0]
+        return tensor.computed(tx, name) if isinstance(tensor, SubclassTensorVariable) else tensor.getattr(tx, name)
 
 
 class DisabledOverridesVariable(OpenMode, VariableTracker):
-    """``torch._C.DisableTorchFunction()``, inside of which no mode is called, or ``DisableTorchFunctionSubclass()``,
-    which leaves modes on.
-
-    Tensors of the trace are of no class that overrides torch's functions, so there is nothing else to switch off.
-    """
+    """``torch._C.DisableTorchFunction()``, inside of which no ``__torch_function__`` is called, or
+    ``DisableTorchFunctionSubclass()``, which leaves those of modes on."""
 
     has_identity = True
 
@@ -204,8 +206,10 @@ class DisabledOverridesVariable(OpenMode, VariableTracker):
             modes.pop()
         else:
             unsupported(_KIND, f"{self.describe()}.{name}()")
+        step = 1 if name == "__enter__" else -1
+        tx.output.overrides.plain += step
         if self.cls is torch._C.DisableTorchFunction:
-            tx.output.overrides.off += 1 if name == "__enter__" else -1
+            tx.output.overrides.off += step
         tx.output.effects.advance(self)
         return ConstantVariable(None)
 

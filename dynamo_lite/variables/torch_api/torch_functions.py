@@ -6,6 +6,7 @@ the graph; changes that the trace makes to torch's global state are undone when 
 """
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,6 @@ from ..numbers.running_sizes import take_for_granted
 from ..numbers.scalars import ScalarVariable
 from ..real_object import RealObjectVariable
 from ..tensors.learned_elements import known_tensor, learn_or_refuse
-from ..tensors.parameters import adds_only
 from ..tensors.tensor import TensorVariable, record
 from .torch_proxies import any_overrides, call_override
 
@@ -49,7 +49,7 @@ class TorchFunctionVariable(RealObjectVariable):
                 return marked.call(tx, args, kwargs)
         handler = decision.calls if decision.rule is Rule.HANDLED else None
         operation = handler is None or decision.of_tensor
-        if operation and any_overrides(tx, [*args, *kwargs.values()]):
+        if any_overrides(tx, [*args, *kwargs.values()]) and (operation or _is_overridable(self.value)):
             return call_override(tx, self.value, args, kwargs)
         if handler is None:
             self._refuse(tx, decision, args, kwargs)  # before modes see the call, as a mode may run the function
@@ -103,6 +103,16 @@ class TorchFunctionVariable(RealObjectVariable):
         if method is not None and args:
             return record(tx, "call_method", method, args, kwargs)
         return record(tx, "call_function", self.value, args, kwargs)
+
+
+def _is_overridable(function: Any) -> bool:
+    """Whether ``__torch_function__`` of an argument sees a call of a function that this package evaluates itself."""
+    return function in _overridable()
+
+
+@functools.cache
+def _overridable() -> frozenset[Any]:
+    return frozenset(torch.overrides.get_testing_overrides())
 
 
 # Tensor methods that are written in Python, with their names: they can be reached only by their names in the class.
@@ -330,14 +340,17 @@ def _assert_async(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker)
     torch._C._has_torch_function, torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
 )
 def _has_torch_function(tx: Tracer, *args: VariableTracker) -> VariableTracker:
-    for value in args:
-        elements = value.iterate(tx) if value.python_type() in (tuple, list) else [value]
-        for element in elements:
-            cls = element.python_type()
-            if cls not in (torch.Tensor, torch.nn.Parameter) and hasattr(cls, "__torch_function__") and (
-                    not adds_only(cls)):
-                unsupported("tensor_subclass", f"__torch_function__ of {cls.__qualname__}")
-    return ConstantVariable(tx.output.overrides.active())
+    return ConstantVariable(tx.output.overrides.active() or any_overrides(tx, args))
+
+
+@handles(torch.overrides.handle_torch_function)
+def _handle_torch_function(
+    tx: Tracer, function: VariableTracker, relevant: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
+    if any_overrides(tx, [relevant]):
+        return call_override(tx, function.constant(), list(args), kwargs)
+    own = tx.values.library_function(torch.overrides.handle_torch_function)
+    return tx.call(own, [function, relevant, *args], kwargs)
 
 
 @handles(torch.is_tensor)

@@ -25,6 +25,7 @@ from ..constant import ConstantVariable
 from ..containers.mappings import DictVariable
 from ..containers.sequences import ListVariable, NamedTupleVariable, TupleVariable
 from ..functions.functions import CallableVariable, FunctionVariable
+from ..tensors.subclasses import refuse_subclasses
 from ..tensors.tensor import TensorVariable, record
 from .subgraphs import NodeVariable, Part, as_graph, read_from_outside, remove, torch_state
 from .torch_functions import TorchFunctionVariable
@@ -47,6 +48,7 @@ def structure(tx: Tracer, value: VariableTracker) -> Any:
     """The value as a Python object, with fake tensors in place of tensors."""
     value = realized(tx, value)
     if isinstance(value, TensorVariable):
+        refuse_subclasses([value], "a transform")
         return value.fake
     if isinstance(value, NamedTupleVariable):
         return value.python_type()(*(structure(tx, item) for item in value.items))
