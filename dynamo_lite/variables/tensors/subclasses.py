@@ -50,8 +50,13 @@ _FOLLOWED = _OPERATORS | frozenset({
     "__annotate__", "__annotate_func__", "__annotations_cache__", "__classcell__",
     "__parameters__", "__slots__", "__static_attributes__", "__firstlineno__", "__init__", "__new__", "__deepcopy__",
     "__reduce_ex__", "__reduce__", "__setstate__", "__repr__", "__str__", "__format__", "__init_subclass__",
-    "__class_getitem__", "__subclasshook__", "__torch_function__", "__hash__", "__array_priority__",
-    "__array_function__", "__array_ufunc__"})
+    "__class_getitem__", "__subclasshook__", "__torch_function__", "__array_priority__", "__array_function__",
+    "__array_ufunc__"})
+# Methods by which a class would change what is evaluated here: guards fix that it defines none of them.
+_REFUSED = (
+    "__getattr__", "__getattribute__", "__setattr__", "__delattr__", "__del__", "__hash__", "__bool__", "__iter__",
+    "__contains__", "__reversed__", "__index__", "__int__", "__float__", "__complex__", "__abs__", "__round__",
+    "__divmod__", "__enter__", "__torch_dispatch__")
 # Attributes of a leaf that its alias does not have.
 _OF_LEAVES = frozenset({"grad", "grad_fn", "is_leaf", "retains_grad", "_base", "output_nr"})
 _DISABLED: Any = torch._C._disabled_torch_function_impl
@@ -265,20 +270,21 @@ def _why_not(cls: Any) -> str | None:
         for name in OWN_DICT(base):
             if name.startswith("__") and name.endswith("__") and name not in _FOLLOWED:
                 return f"it defines {name}"
-            if name in ("__hash__", "__del__") and base is not object:
-                return f"it defines {name}"
     return None
 
 
-def _check(cls: type) -> None:
+def _check(tx: Tracer, cls: type) -> None:
+    """Breaks the graph for tensors of a class that can't be followed; guards fix that it is not such a class."""
     reason = _why_not(cls)
     if reason is not None:
         unsupported(_KIND, f"a tensor of the class {cls.__qualname__}: {reason}")
+    tx.classes.guard_mro(cls)
+    for name in _REFUSED:
+        tx.classes.lookup(cls, name)
 
 
 def of_class(tx: Tracer, tensor: TensorVariable, cls: type) -> TensorVariable:
     """The tensor that a node has just made, as one of a derived class."""
-    tx.classes.guard_mro(cls)
     made = SubclassTensorVariable(tensor.node, tensor.fake, None, cls)
     return tx.output.register_tensor(made)
 
@@ -289,13 +295,12 @@ def _wrap_subclass(tx: Tracer, value: torch.Tensor, source: Source) -> VariableT
     if adds_only(cls):
         tx.classes.guard_mro(cls)
         return wrap_tensor(tx, value, source)
-    _check(cls)
+    _check(tx, cls)
     if torch.is_inference_mode_enabled():  # where the alias never requires gradients
         tx.guard(ComputedSource(source, requires_grad, f"{source.name}.requires_grad"), "const", False)
         if requires_grad(value):
             unsupported(_KIND, f"{source.name}, a {cls.__qualname__} that requires gradients, in inference mode")
     tx.guard(source, "type_is", cls)
-    tx.classes.guard_mro(cls)
     alias = ComputedSource(source, as_plain, f"{source.name}.as_subclass(torch.Tensor)")
     plain = realized(tx, tx.values.wrap_at(as_plain(value), alias))
     if not isinstance(plain, TensorVariable) or plain.node is None:
@@ -306,12 +311,12 @@ def _wrap_subclass(tx: Tracer, value: torch.Tensor, source: Source) -> VariableT
 
 
 # ---------------------------------------------------------------- how the program makes them
-def _class_argument(cls: VariableTracker) -> type:
+def _class_argument(tx: Tracer, cls: VariableTracker) -> type:
     given = cls.constant() if cls.is_constant() else None
     if not isinstance(given, type) or not issubclass(given, torch.Tensor):
         unsupported(_KIND, f"as_subclass() with {cls.describe()}")
     if given is not torch.Tensor:
-        _check(given)
+        _check(tx, given)
     return given
 
 
@@ -325,7 +330,7 @@ def as_subclass(tx: Tracer, tensor: TensorVariable, cls: type) -> TensorVariable
 
 @handles_method(torch.Tensor.as_subclass)
 def _as_subclass(tx: Tracer, tensor: TensorVariable, cls: VariableTracker) -> VariableTracker:
-    return as_subclass(tx, tensor, _class_argument(cls))
+    return as_subclass(tx, tensor, _class_argument(tx, cls))
 
 
 @handles(torch.Tensor._make_subclass)
@@ -337,7 +342,7 @@ def _make_subclass(
     if not isinstance(data, TensorVariable):
         unsupported(_KIND, f"_make_subclass() of {data.describe()}")
     wanted = require_grad is not None and tx.truth(require_grad)
-    given = _class_argument(cls)
+    given = _class_argument(tx, cls)
     with tx.output.overrides.plainly():
         made = tx.call_method(data, "detach", [])
         if wanted:
@@ -351,7 +356,7 @@ def _new(
     tx: Tracer, cls: type, native: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """``torch.Tensor.__new__(cls, ...)``, the legacy constructor."""
-    _check(cls)
+    _check(tx, cls)
     with tx.output.overrides.plainly():
         made = make_legacy(torch.Tensor, tx, *args, **kwargs)
     if not isinstance(made, TensorVariable) or type(made) is not TensorVariable:

@@ -468,6 +468,28 @@ def test_a_changed_torch_function_is_seen():
     assert compiled(x) == 2
 
 
+@pytest.mark.parametrize("name, method", [
+    ("__getattr__", lambda self, name: 5), ("__add__", lambda self, other: 7), ("__bool__", lambda self: False),
+    ("foo", 3), ("__len__", lambda self: 8), ("__iter__", lambda self: iter([1]))], ids=lambda part: str(part)[:12])
+def test_a_method_that_the_class_gets_later_is_seen(name, method):
+    class Base(torch.Tensor):
+        pass
+
+    class Later(Base):
+        pass
+
+    def function(x):
+        return getattr(x, "foo", None), bool(x[0] == x[0]), x + 1, len(x), [type(row).__name__ for row in x]
+
+    compiled, x = dynamo_lite.compile(function, backend="eager"), torch.ones(3).as_subclass(Later)
+    assert same(compiled(x), function(x))
+    for owner in (Base, Later):
+        setattr(owner, name, method)
+        assert same(compiled(x), function(x))
+        delattr(owner, name)
+        assert same(compiled(x), function(x))
+
+
 class Dispatches(torch.Tensor):
     @staticmethod
     def __new__(cls, inner):
