@@ -62,3 +62,8 @@ def is_metadata(result: Any) -> bool:
     return result is None or isinstance(result, (
         bool, int, float, complex, str, torch.SymInt, torch.SymBool, torch.dtype, torch.device, torch.layout,
         torch.memory_format))
+
+
+def fake_of(node: fx.Node) -> Any:
+    """The fake value of a node of the graph."""
+    return node.meta["example_value"]

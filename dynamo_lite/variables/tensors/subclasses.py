@@ -375,11 +375,26 @@ def _default(
     own = cls.constant()
     if not all(issubclass(own, kind.constant()) for kind in kinds.iterate(tx)):
         return ConstantVariable(NotImplemented)
-    positional = list(args.iterate(tx)) if args is not None else []
+    result = _called_plainly(tx, func, args, kwargs)
+    return result if own is torch.Tensor or _keeps_class(func) else _converted(tx, result, own)
+
+
+@handles(_DISABLED)
+def _disabled(
+    tx: Tracer, func: VariableTracker, kinds: VariableTracker, args: VariableTracker | None = None,
+    kwargs: VariableTracker | None = None,
+) -> VariableTracker:
+    """The ``__torch_function__`` of nn.Parameter: results stay plain."""
+    return _called_plainly(tx, func, args, kwargs)
+
+
+def _called_plainly(
+    tx: Tracer, func: VariableTracker, args: VariableTracker | None, kwargs: VariableTracker | None
+) -> VariableTracker:
+    positional = list(args.iterate(tx)) if args is not None and not args.is_none() else []
     named = tx.operators.dict_content(kwargs) if kwargs is not None and not kwargs.is_none() else None
     with tx.output.overrides.plainly():
-        result = realized(tx, tx.call(func, positional, _by_name(named)))
-    return result if own is torch.Tensor or _keeps_class(func) else _converted(tx, result, own)
+        return realized(tx, tx.call(func, positional, _by_name(named)))
 
 
 def _by_name(entries: Any) -> dict[str, VariableTracker]:

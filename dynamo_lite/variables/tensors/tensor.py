@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
-from torch.nn.functional import one_hot
 from torch.utils import _pytree as pytree
 
 from ...exc import Unsupported
-from ...fake.elements import MOST_IN_GRAPH
 from ...guards.source import AttrSource, Source
 from ...rules.table import Decision, Level, Rule, row_of
 from ...runtime.graph_calls import GraphCall
 from ...runtime.raising import may_raise
 from ...runtime.storage_extent import storage_extent
 from ..base import VariableTracker, instance_dict, realized, unsupported
-from ..constant import ConstantVariable
+from ..constant import BINARY_METHODS, COMPARE_METHODS, UNARY_METHODS, ConstantVariable
 from ..containers.spaces import dict_source, read_own, write_own
 from ..failures import target_name
 from ..numbers.scalars import ScalarVariable, run_with_numbers
@@ -34,11 +32,13 @@ from ..objects.classes import class_attribute_source
 from .attributes import METADATA_ATTRIBUTES, PLAIN_TENSOR_TYPES, VIEW_ATTRIBUTES
 from .class_arguments import in_graph
 from .grad_fns import GradFnVariable
-from .graph_nodes import has_tensor, is_metadata
+from .graph_nodes import fake_of, has_tensor, is_metadata
+from .known_sizes import fits_in_graph, with_known_sizes
 from .learned_elements import known_elements, known_tensor, learn_or_refuse
 from .methods import TensorMethodVariable
 from .parameters import is_added, read_added
 from .running_sizes import define_sizes, with_sizes
+from .special_methods import check_special
 from .storage_offsets import check_offset
 from .symbolic_index import select_symbolic, write_symbolic
 from .symbols_of_operators import BINARY, INPLACE, UNARY
@@ -97,6 +97,7 @@ class TensorVariable(VariableTracker):
         cg.load_output(self)
 
     def truth(self, tx: Tracer) -> bool:
+        check_special(tx, self, "__bool__")
         if known_tensor(tx, self.fake) is None:
             learn_or_refuse(tx, "data_dependent_branch", f"bool() of a {self.describe()}", [self])
         constant = known_tensor(tx, self.fake)
@@ -132,6 +133,7 @@ class TensorVariable(VariableTracker):
             if found is not None:
                 return found
         if descriptor is None:
+            check_special(tx, self, "__getattr__")
             tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         if self.cls not in PLAIN_TENSOR_TYPES and is_added(self.cls, name):
             return read_added(tx, self, self.cls, name, descriptor)
@@ -246,6 +248,7 @@ class TensorVariable(VariableTracker):
         return tx.operators.as_index(self.call_method(tx, "__index__", [], {}))
 
     def length(self, tx: Tracer) -> VariableTracker:
+        check_special(tx, self, "__len__")
         if tx.output.overrides.active():
             made = tx.output.overrides.call(tx, len, [self], {})
             if made is not None:
@@ -255,6 +258,7 @@ class TensorVariable(VariableTracker):
         return size_variable(self.fake.shape[0], tx.output)
 
     def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
+        check_special(tx, self, "__getitem__")
         if tx.output.examples and _are_numbers(key) and not tx.output.overrides.active():
             # In truth each is a batch of numbers, with which torch indexes; a single one would have to be known.
             keys: list[VariableTracker] = [key] if isinstance(key, TensorVariable) else list(key.iterate(tx))
@@ -263,6 +267,7 @@ class TensorVariable(VariableTracker):
         return selected if selected is not None else call_in_graph(tx, operator.getitem, [self, key], {})
 
     def setitem(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
+        check_special(tx, self, "__setitem__")
         if not write_symbolic(tx, self, key, value) and not tx.output.masked.write(tx, self, key, value):
             call_in_graph(tx, operator.setitem, [self, key, value], {})
 
@@ -270,6 +275,7 @@ class TensorVariable(VariableTracker):
         unsupported("tensor_to_python", "`in` on a tensor")
 
     def iterator(self, tx: Tracer) -> VariableTracker:
+        check_special(tx, self, "__iter__")
         if tx.output.overrides.active():
             self.call_method(tx, "dim", [], {})  # Tensor.__iter__ calls it, so overrides see it
         if self.fake.dim() == 0:
@@ -280,6 +286,7 @@ class TensorVariable(VariableTracker):
         return tx.call_method(self, "flip", [ConstantVariable(0)]).iterator(tx)
 
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        check_special(tx, self, *_OPERATOR_METHODS[op])
         operands = [other, self] if reflected else [self, other]
         if tx.overrides_torch([other]):
             return tx.call_override_operator(BINARY[op], operands)
@@ -290,6 +297,7 @@ class TensorVariable(VariableTracker):
     def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         # Tensors have no `__imatmul__`: `x @= y` gives a new tensor, so an in-place node would wrongly rebind `x`.
         function = INPLACE.get(op)
+        check_special(tx, self, "__i" + BINARY_METHODS[op][0][2:])
         return call_in_graph(tx, function, [self, other], {}) if function is not None and _is_operand(other) else None
 
     def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
@@ -298,9 +306,11 @@ class TensorVariable(VariableTracker):
         return self.binary(tx, op, other, reflected=False)
 
     def unary(self, tx: Tracer, op: str) -> VariableTracker:
+        check_special(tx, self, UNARY_METHODS[op])
         return call_in_graph(tx, UNARY[op], [self], {})
 
 
+_OPERATOR_METHODS = {**BINARY_METHODS, **{op: (name,) for op, name in COMPARE_METHODS.items()}}
 # Attributes that the tracker knows, or that can change while the tensor's metadata stay; None: read like any other.
 _ATTRIBUTES: dict[str, Callable[[TensorVariable, Tracer, str], VariableTracker | None]] = {
     "shape": TensorVariable._shape, "__class__": TensorVariable._class, "data": TensorVariable._data,
@@ -381,12 +391,12 @@ def record(
     if output.fake_mode.known.needed:
         leaves = pytree.tree_leaves((fake_args, fake_kwargs))
         given = {t.untyped_storage()._cdata for t in leaves if isinstance(t, torch.Tensor)}
-        if not may_raise(target, (), {}) and _fits_in_graph(tx, result, given):
+        if not may_raise(target, (), {}) and fits_in_graph(tx, result, given):
             return _known_result(tx, result)
-        if type(result) is tuple and all(_fits_in_graph(tx, r, given) for r in result):
+        if type(result) is tuple and all(fits_in_graph(tx, r, given) for r in result):
             return tx.values.new_sequence(tuple, [_known_result(tx, r) for r in result])
         if has_tensor(result):
-            node_args, node_kwargs = _with_known_sizes(tx, target, node_args, node_kwargs, result)
+            node_args, node_kwargs = with_known_sizes(tx, target, node_args, node_kwargs, result)
             fake_args, fake_kwargs = fx.node.map_arg((node_args, node_kwargs), fake_of)
             result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
             if output.fake_mode.known.needed and "output_size" not in node_kwargs:
@@ -509,59 +519,6 @@ def _known_result(tx: Tracer, fake: torch.Tensor) -> VariableTracker:
     return output.register_tensor(TensorVariable(node, fake))
 
 
-def _fits_in_graph(tx: Tracer, result: Any, given: set[int]) -> bool:
-    """Whether a result's elements are known, few enough for a constant of the graph, and in memory of its own.
-
-    Args:
-        given: the storages of the operation's arguments.
-    """
-    known = known_tensor(tx, result)
-    if known is None or known.numel() > MOST_IN_GRAPH:
-        return False
-    return result.untyped_storage()._cdata not in given
-
-
-def _with_known_sizes(
-    tx: Tracer, target: Any, node_args: tuple[Any, ...], node_kwargs: dict[str, Any], result: Any
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a node whose result's shape depends on known elements, with that shape made explicit."""
-    if target in (torch.repeat_interleave, "repeat_interleave"):
-        dim = node_kwargs.get("dim", node_args[2] if len(node_args) > 2 else None)
-        return node_args, {**node_kwargs, "output_size": result.numel() if dim is None else result.shape[dim]}
-    if target is one_hot:
-        return node_args[:1], {"num_classes": result.shape[-1]}  # stays in the graph, to refuse negative numbers
-    if target is operator.getitem:
-        key = node_args[1] if isinstance(node_args[1], tuple) else (node_args[1],)
-        return (node_args[0], tuple(index for part in key for index in _as_indices(tx, part))), node_kwargs
-    return fx.node.map_arg((node_args, node_kwargs), lambda node: _number_or_node(tx, node))
-
-
-def _number_or_node(tx: Tracer, node: fx.Node) -> Any:
-    """A node; the number in its tensor in its place, where that is known and so can serve as a size."""
-    known = known_tensor(tx, fake_of(node))
-    return known.item() if known is not None and known.dim() == 0 else node
-
-
-def _as_indices(tx: Tracer, part: Any) -> list[Any]:
-    """A part of an index. A known mask becomes the positions of its true elements, one vector for each dimension."""
-    fake = fake_of(part) if isinstance(part, fx.Node) else None
-    if not isinstance(fake, torch.Tensor) or fake.dtype is not torch.bool:
-        return [fx.node.map_arg(part, lambda node: _number_or_node(tx, node))]
-    known = known_tensor(tx, fake)
-    if known is None or known.dim() == 0:
-        raise Unsupported("dynamic_output_shape", "an index of truths that are not known")
-    nodes = []
-    for positions in known.nonzero(as_tuple=True):
-        if positions.numel() > MOST_IN_GRAPH:
-            raise Unsupported("dynamic_output_shape", f"an index of {positions.numel()} elements that a guard knows")
-        with tx.output.fake_mode:
-            twin = torch.empty(positions.shape, dtype=positions.dtype, device=positions.device)
-        tx.output.fake_mode.known.add(twin, positions)
-        nodes.append(tx.output.create_node(tx, "call_function", torch.tensor, (positions.tolist(),),
-                                           {"dtype": positions.dtype, "device": positions.device}, twin, False))
-    return nodes
-
-
 def wrap_result(tx: Tracer, node: fx.Node, result: Any) -> VariableTracker:
     """The tracker of a node's result, which is a tensor or a structure of tensors."""
     output = tx.output
@@ -585,8 +542,3 @@ def wrap_result(tx: Tracer, node: fx.Node, result: Any) -> VariableTracker:
     if isinstance(result, torch.Size) or result is None or is_metadata(result):
         return tx.values.from_result(result, f"result of {node.target}")
     unsupported("unsupported_torch_call", f"{target_name(node.target)} returns a {type(result).__name__}")
-
-
-def fake_of(node: fx.Node) -> Any:
-    """The fake value of a node of the graph."""
-    return node.meta["example_value"]
