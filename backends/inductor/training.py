@@ -34,6 +34,7 @@ from dynamo_lite.backends.aot.segments import (
     segments_of,
 )
 from dynamo_lite.backends.aot.single_operation import is_left_to_autograd
+from dynamo_lite.backends.aot.tangent_layouts import Strides, read_as_they_come
 from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.inductor import graph_cache
 from dynamo_lite.backends.inductor.artifact import Call, Pair, is_the_library_alone
@@ -94,34 +95,40 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
             log.artifact("aot_graphs").info("forward\n%s\nbackward\n%s", forward.describe(), backward.describe())
         interface, names = joint.interface(), joint.forward_names()
         call, artifact = route.build(forward, {"no_autocast": ambient.casts()})
-        pair = None if artifact is None else Pair(interface, saved, names, artifact, None)
+        pair = None if artifact is None else Pair(interface, saved, names, artifact)
         if pair is not None:
             graph_cache.keep(key, pair)
     if pair is not None and is_the_library_alone(pair.forward):
         return run_as_captured(gm, "autograd records its library calls itself")
     ready: list[Call] = []
+    unchanged = [backward] if backward is not None else []
 
-    def compile_backward(given: tuple[bool, ...]) -> Call | None:
+    def compile_backward(given: tuple[bool, ...], strides: Strides | None) -> Call | None:
+        nonlocal pair
         everything = given == interface.differentiable
         if everything and ready:
             return ready.pop()
-        kept = start_kept(pair.backward) if pair is not None and everything else None
+        kept = start_kept(dict(pair.backward).get(strides)) if pair is not None and everything else None
         if kept is not None:
             return kept
-        graph = backward if everything else None
+        # Reading gradients as they come changes the graph, which is recorded again for another layout.
+        graph = unchanged.pop() if everything and unchanged else None
         if graph is None:
             with log.phase("aot"):
                 graph = recording.again(given, interface, saved, names)
             if graph is None:
                 return None
+        if strides is not None:
+            read_as_they_come(graph, strides, given)
         made, artifact = route.build(graph, {"boxed": True})
         if everything and artifact is not None and pair is not None:
-            graph_cache.keep(key, dataclasses.replace(pair, backward=artifact))
+            pair = dataclasses.replace(pair, backward=(*pair.backward, (strides, artifact)))
+            graph_cache.keep(key, pair)
         return made
 
     if interface.sizes and any(interface.differentiable):
         # Compiled now, because decisions about symbols have to be guarded.
-        built = compile_backward(interface.differentiable)
+        built = compile_backward(interface.differentiable, None)
         ready += [built] if built is not None else []
     gradients = recording.gradients_by(route) if not interface.sizes and not backward_checks(gm) else None
     double_backward = double_backward_of(gm, interface, saved, gradients)
