@@ -74,6 +74,7 @@ class Interface:
         freed: indices of values whose backward pass needs something that the graph itself has freed.
         sizes: the numbers that are read from the inputs. The backward graph takes them after the saved values; layouts
             and recipes contain formulas over them.
+        adapts: whether the backward pass is compiled for the layouts in which gradients come (``tangent_layouts``).
     """
 
     inputs: int
@@ -87,6 +88,7 @@ class Interface:
     requiring: bool = True
     freed: tuple[tuple[int, Freed], ...] = ()
     sizes: CallSizes = CallSizes()
+    adapts: bool = False
 
 
 @dataclasses.dataclass(slots=True)

@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import (
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.fx import Graph, GraphModule, Node
 
-from dynamo_lite.backends.aot import inner_gradients, ops, passes
+from dynamo_lite.backends.aot import inner_gradients, ops, passes, tangent_layouts
 from dynamo_lite.backends.aot.call_sizes import CallSizes, sizes_of
 from dynamo_lite.backends.aot.functional import CannotFunctionalize, Memory
 from dynamo_lite.backends.aot.gradients import at_entry
@@ -104,7 +104,12 @@ class JointGraph:
         results = with_formulas(self.results, self.sizes)
         return Interface(len(self.inputs), tuple((self.sizes.formulas(tuple(v.stride())), v.dtype) for v in values),
                          tuple(self.differentiable), results, self.mutated, self.written, random, unreached,
-                         bool(self.requiring), tuple(self.freed.items()), self.sizes)
+                         bool(self.requiring), tuple(self.freed.items()), self.sizes, self._adapts())
+
+    def _adapts(self) -> bool:
+        calls = sum(node.op == "call_function" and node not in self.forward for node in self.graph.nodes)
+        return not self.sizes and tangent_layouts.can_read_as_they_come(
+            self.gradient_recipes, calls, sum(self.differentiable))
 
 
 def record_joint(

@@ -39,8 +39,9 @@ aten = torch.ops.aten
 
 _CHEAP = frozenset({
     aten.full.default, aten.zeros.default, aten.ones.default, aten.scalar_tensor.default, aten.arange.default,
-    aten.arange.start, aten.arange.start_step, aten.zeros_like.default, aten.ones_like.default, aten.full_like.default,
-    aten.new_zeros.default, aten.new_ones.default, aten.new_full.default, aten._to_copy.default, aten.clone.default,
+    aten.arange.start, aten.arange.start_step, aten.linspace.default, aten.eye.default, aten.eye.m,
+    aten.zeros_like.default, aten.ones_like.default, aten.full_like.default, aten.new_zeros.default,
+    aten.new_ones.default, aten.new_full.default, aten._to_copy.default, aten.clone.default,
     aten.constant_pad_nd.default, aten.native_dropout_backward.default, ops.copy_strided,
 })
 
@@ -233,6 +234,9 @@ def _price(node: Node, exposed: set[Node], owned_by_eager: set[Node]) -> float:
     if node.op == "placeholder":
         # Its memory belongs to the caller, who mostly keeps it anyway.
         return 1.0 if node.meta.get("static") else price / 4
+    if owner in exposed:
+        # The forward pass writes a result anyway, and eager keeps it, too; another value would be a second tensor.
+        return price / 2
     return float(price)
 
 

@@ -1,8 +1,10 @@
 """Which training graphs autograd runs as fast by itself: those of views alone, or of one operation on few elements.
 
-A compiled graph that takes part in autograd costs some 10 us more per step than an operation of torch's, since its node
-is Python's. Fusion pays for it from the second operation on. One operation by itself is one pass over memory forward
-and one backward in eager too; there, compiled code can gain only what its loops are faster.
+A compiled graph that takes part in autograd costs some 5 to 10 us more per step than an operation of torch's, since its
+node is Python's. Fusion pays for it from the second operation on that takes part in gradients. One by itself is one
+pass over memory forward and one backward in eager too; there, compiled code can gain only what its loops are faster.
+Operations outside of any gradient (``torch.linspace`` in ``x * torch.linspace(0, 1, n)``) are a call in eager, of some
+3 us, without a node.
 
 Invariant: the answer depends on the graph alone, so all processes give the same.
 """
@@ -28,6 +30,8 @@ MANY = 1 << 20
 results gain by the memory that compiled graphs keep."""
 MOST_BACKWARD = 5
 """Calls in eager's backward pass; where there are more, fusing these pays."""
+MOST_OUTSIDE = 2
+"""Operations on few elements outside of any gradient; where there are more, fusing these pays."""
 
 _MOVING = {
     aten.neg, aten.relu, aten.clone, aten.hardtanh, aten.hardsigmoid, aten.leaky_relu, aten.softshrink, aten.threshold,
@@ -38,6 +42,7 @@ _MOVING = {
 _SLOW = {aten.logcumsumexp, aten.prod, aten.cumprod, aten.gelu, aten.upsample_nearest2d}
 # The gradient of these is one call in eager, and several here (``decompositions``).
 _DECOMPOSED = {aten.nll_loss_forward, aten.nll_loss2d_forward}
+_DETACHED = {aten.detach.default, aten.alias.default}
 _PRODUCTS = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.mv, aten.dot, aten.convolution}
 
 
@@ -48,19 +53,41 @@ def is_left_to_autograd(joint: JointGraph) -> bool:
     forward = [n for n in joint.graph.nodes if n in joint.forward and _computes(n)]
     if not forward:
         return True
-    if len(forward) > 1 or not config.torch_for_single_operations:
+    differentiable = _with_gradients(joint)
+    outside = [n for n in forward if n not in differentiable]
+    if len(forward) - len(outside) > 1 or not config.torch_for_single_operations:
         return False
-    operation = forward[0]
+    if len(outside) > (MOST_OUTSIDE if differentiable else 1) or (differentiable and _elements(outside) > FEW):
+        return False
+    if any(passes.is_random(n) or not str(n.target).startswith("aten.") for n in forward):
+        return False
+    operation = next((n for n in forward if n in differentiable), forward[0])
     backward = [n for n in joint.graph.nodes if n not in joint.forward and _computes(n)]
     packet = getattr(operation.target, "overloadpacket", None)
-    if packet is None or packet in _SLOW or passes.is_random(operation):
+    if packet is None or packet in _SLOW or outside and _converts(operation):
         return False
     if len(backward) > MOST_BACKWARD and packet not in _DECOMPOSED:
         return False
-    if not str(operation.target).startswith("aten."):
-        return False
     most = MANY if packet in _MOVING else FEW // 4 if packet in _PRODUCTS else FEW
     return _elements([operation, *backward]) <= most
+
+
+def _with_gradients(joint: JointGraph) -> set[Node]:
+    """The forward operations, without views, that are computed from inputs that require grad, so that autograd makes a
+    node for each: results that are not floating point and what was detached lead no further."""
+    carries = {joint.inputs[at] for at in joint.requiring}
+    for node in joint.graph.nodes:
+        if node in joint.forward and node.target not in _DETACHED and any(n in carries for n in node.all_input_nodes):
+            value = node.meta.get("val")
+            if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
+                carries.add(node)
+    return {node for node in carries if _computes(node)}
+
+
+def _converts(operation: Node) -> bool:
+    """Whether tensors of several dtypes come in, besides masks, which torch's loops convert element by element."""
+    values = [node.meta.get("val") for node in operation.all_input_nodes]
+    return len({value.dtype for value in values if isinstance(value, torch.Tensor)} - {torch.bool}) > 1
 
 
 def _computes(node: Node) -> bool:

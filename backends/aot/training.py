@@ -22,16 +22,18 @@ from dynamo_lite.backends.aot.graph import ValueOutput
 from dynamo_lite.backends.aot.independence import IndependentResults, given_to_kernels, independent, unwritten
 from dynamo_lite.backends.aot.interface import Interface, Saved, at_call
 from dynamo_lite.backends.aot.results import Results
+from dynamo_lite.backends.aot.tangent_layouts import Strides, as_they_come
 from dynamo_lite.backends.aot.usual_backward import UsualBackward
 
 Call = Callable[..., tuple[Any, ...]]
+MakeBackward = Callable[["tuple[bool, ...]", "Strides | None"], "Call | None"]
 NO_DOUBLE_BACKWARD = (
     "a gradient that dynamo_lite compiled can't itself be differentiated (create_graph=True, double backward) if "
     "an input of the graph has been written to since; run the function uncompiled")
 
 
 def training_function(
-    interface: Interface, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call | None],
+    interface: Interface, forward: Call, saved: Saved, backward_for: MakeBackward,
     checks: Sequence[Callable[[], None]] = (), double_backward: DoubleBackward | None = None,
 ) -> Call:
     """The function of the captured graph's inputs, which takes part in autograd.
@@ -40,8 +42,9 @@ def training_function(
         interface: the interface of the traced graph.
         forward: computes the joint graph's values, followed by the saved ones.
         saved: the values that are saved for the backward pass.
-        backward_for: returns the compiled backward pass for the values that gradients come in for; it is called once
-            for each such set, when the set first occurs. The backward pass takes a list of the saved values, the
+        backward_for: returns the compiled backward pass for the values that gradients come in for, and for layouts of
+            these (``tangent_layouts``; None: as recorded); it is called once for each such set and at most two layouts,
+            when they first occur. The backward pass takes a list of the saved values, the
             numbers of `interface.sizes` and the gradients, and empties it. None: there is no compiled one, and
             `double_backward` computes the gradients.
         checks: called before each backward pass; they raise if it must not run as it was compiled.
@@ -148,31 +151,32 @@ def _with_grad_mode(apply: Call) -> Call:
 
 
 class _BackwardCalls:
-    """The backward passes of a graph, by the results that gradients come in for; compiled when first needed."""
+    """The backward passes of a graph, by the results that gradients come in for and by layouts; compiled when first
+    needed. For each set of results there is one for the layouts that come first, and where these are not those that
+    were recorded, one for these, to which all other gradients are copied."""
 
-    def __init__(self, make: Callable[[tuple[bool, ...]], Call | None]) -> None:
+    def __init__(self, make: MakeBackward) -> None:
         self._make = make
-        self._made: dict[tuple[bool, ...], Call | None] = {}
+        self._made: dict[tuple[bool, ...], dict[Strides | None, Call | None]] = {}
         self._lock = threading.RLock()
 
-    def get(self, given: tuple[bool, ...]) -> Call | None:
-        found = self._made.get(given)
+    def get(self, given: tuple[bool, ...], strides: Strides | None = None) -> tuple[Call | None, Strides | None]:
+        """A backward pass, and the layouts that it takes; those are ``strides``, or None for those recorded."""
+        known = self._made.get(given)
+        found = known.get(strides) if known is not None else None
         if found is not None:
-            return found
+            return found, strides
         with self._lock:
-            if given not in self._made:
-                self._made[given] = self._make(given)
-            return self._made[given]
-
-    def required(self, given: tuple[bool, ...]) -> Call:
-        found = self.get(given)
-        if found is None:
-            raise RuntimeError(NO_DOUBLE_BACKWARD)
-        return found
+            made = self._made.setdefault(given, {})
+            if made and strides not in made:
+                strides = None
+            if strides not in made:
+                made[strides] = self._make(given, strides)
+            return made[strides], strides
 
 
 def _autograd_function(
-    interface: Interface, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call | None],
+    interface: Interface, forward: Call, saved: Saved, backward_for: MakeBackward,
     checks: Sequence[Callable[[], None]], double_backward: DoubleBackward | None,
 ) -> type[torch.autograd.Function]:
     """The ``autograd.Function`` of the pair; the arguments are those of ``training_function``."""
@@ -235,6 +239,12 @@ class _AnyBackward:
         self._independence = independent(interface.differentiable, saved.readers, saved.together)
         self._has_usual = not (interface.sizes or checks or interface.freed) and interface.requiring
 
+    def _required(self, given: tuple[bool, ...]) -> tuple[Call, None]:
+        found, _ = self._calls.get(given)
+        if found is None:
+            raise RuntimeError(NO_DOUBLE_BACKWARD)
+        return found, None
+
     def run(self, ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """The gradients of the inputs."""
         interface, saved = self._interface, self._saved
@@ -245,14 +255,17 @@ class _AnyBackward:
         given = tuple(grad is not None for grad in grads)
         sizes = ctx.sizes if interface.sizes else ()
         # vmap computes batches of gradients; these have no memory that kernels could read.
-        call = None if torch.is_grad_enabled() or any(map(is_wrapped, grads)) else self._calls.get(given)
+        call, strides = None, None
+        if not torch.is_grad_enabled() and not any(map(is_wrapped, grads)):
+            call, strides = self._calls.get(given, as_they_come(grads, interface.layouts) if interface.adapts else None)
         if call is None and self._double_backward is not None:
             known = _all_saved(ctx, self._sources)
             if known is not None:
                 found = self._double_backward.gradients(ctx.kept, known, grads, _needed(ctx), sizes)
                 if found is not None:
                     return found
-        call = call or self._calls.required(given)
+        if call is None:
+            call, strides = self._required(given)
         given_to_call: list[Any] = []
         if self._sources:  # where eager saves nothing, it may run again even if the graph is not retained
             count = len(interface.layouts)
@@ -261,7 +274,8 @@ class _AnyBackward:
             ctx.maybe_clear_saved_tensors()
         given_to_call += sizes
         now = at_sizes(interface.layouts, sizes) if sizes else interface.layouts
-        come = [in_layout(g, *now[i]) for i, g in enumerate(grads) if g is not None]
+        own = strides or (None,) * len(grads)
+        come = [g if own[i] is not None else in_layout(g, *now[i]) for i, g in enumerate(grads) if g is not None]
         given_to_call += come
         if self._has_usual and given == interface.differentiable:
             self._usual.learn(grads, come, call)

@@ -15,6 +15,7 @@ from dynamo_lite.backends.aot import ambient
 from dynamo_lite.runtime.tensor_layouts import Check, check_like
 
 _transforms_are_active = torch._C._are_functorch_transforms_active
+_MOST = 2  # layouts: those that came first, and those that the backward pass was recorded for
 _NOTHING: dict[str, Any] = {}
 
 
@@ -27,15 +28,15 @@ class UsualBackward:
 
     def __init__(self, reads_saved: bool) -> None:
         self._reads_saved = reads_saved
-        self._known: tuple[Check, Callable[[list[Any]], tuple[Any, ...]], bool] | None = None
+        self._known: list[tuple[Check, Callable[[list[Any]], tuple[Any, ...]], bool]] = []
 
     def run(self, ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """The gradients of the inputs; None if the long way has to be taken."""
-        if self._known is None:
+        known = next((one for one in self._known if one[0](grads, None, _NOTHING, _NOTHING)[0]), None)
+        if known is None:
             return None
-        check, call, all_come = self._known
-        if (not check(grads, None, _NOTHING, _NOTHING)[0] or torch.is_grad_enabled() or ambient.casts()
-                or _transforms_are_active()):
+        _, call, all_come = known
+        if torch.is_grad_enabled() or ambient.casts() or _transforms_are_active():
             return None
         values = [*grads] if all_come else [g for g in grads if g is not None]
         if self._reads_saved:
@@ -57,7 +58,7 @@ class UsualBackward:
             call: takes the saved values and ``given`` in a list, which it empties.
         """
         come = [g for g in grads if g is not None]
-        if self._known is None and all(a is b for a, b in zip(come, given)):
+        if len(self._known) < _MOST and all(a is b for a, b in zip(come, given)):
             check = check_like(grads)
             if check is not None:
-                self._known = check, call, len(come) == len(grads)
+                self._known = [*self._known, (check, call, len(come) == len(grads))]

@@ -26,6 +26,7 @@ from dynamo_lite import log
 from dynamo_lite.backends import metrics
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.interface import Interface, Saved
+from dynamo_lite.backends.aot.tangent_layouts import Strides
 from dynamo_lite.backends.inductor import _runtime, codecache, kept_memory
 from dynamo_lite.backends.inductor.codegen.cpp.text import header, without_comments
 from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, write_wrapper
@@ -80,16 +81,17 @@ class Artifact:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pair:
-    """The artifacts of a graph that takes part in autograd. The backward one is there once the backward pass has run.
+    """The artifacts of a graph that takes part in autograd.
 
     ``names`` is a digest of the names of the forward pass's nodes: another recording is usable only if its names agree.
+    ``backward`` are the backward passes that have run, each with the layouts that it takes (``tangent_layouts``).
     """
 
     interface: Interface
     saved: Saved
     names: str
     forward: Artifact
-    backward: Artifact | None
+    backward: tuple[tuple[Strides | None, Artifact], ...] = ()
 
 
 def write(aten: AtenGraph, program: Program, scopes: dict[str, bool], replays: bool = False) -> Artifact:

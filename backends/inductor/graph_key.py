@@ -28,7 +28,7 @@ from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
 from dynamo_lite.runtime import sized_operators
 from dynamo_lite.symbols.environment import Environment
 
-_FORMAT = 2  # increment it when the format of entries changes
+_FORMAT = 3  # increment it when the format of entries changes
 _LIBRARIES = frozenset({"torch", "operator", "_operator", "math", "_math", "builtins", "dynamo_lite"})
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
               type)

@@ -34,6 +34,7 @@ from dynamo_lite.backends.aot.segments import (
     segments_of,
 )
 from dynamo_lite.backends.aot.single_operation import is_left_to_autograd
+from dynamo_lite.backends.aot.tangent_layouts import Strides, read_as_they_come
 from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.inductor import graph_cache
 from dynamo_lite.backends.inductor.artifact import Call, Pair, is_the_library_alone
@@ -94,39 +95,72 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
             log.artifact("aot_graphs").info("forward\n%s\nbackward\n%s", forward.describe(), backward.describe())
         interface, names = joint.interface(), joint.forward_names()
         call, artifact = route.build(forward, {"no_autocast": ambient.casts()})
-        pair = None if artifact is None else Pair(interface, saved, names, artifact, None)
+        pair = None if artifact is None else Pair(interface, saved, names, artifact)
         if pair is not None:
             graph_cache.keep(key, pair)
     if pair is not None and is_the_library_alone(pair.forward):
         return run_as_captured(gm, "autograd records its library calls itself")
-    ready: list[Call] = []
-
-    def compile_backward(given: tuple[bool, ...]) -> Call | None:
-        everything = given == interface.differentiable
-        if everything and ready:
-            return ready.pop()
-        kept = start_kept(pair.backward) if pair is not None and everything else None
-        if kept is not None:
-            return kept
-        graph = backward if everything else None
-        if graph is None:
-            with log.phase("aot"):
-                graph = recording.again(given, interface, saved, names)
-            if graph is None:
-                return None
-        made, artifact = route.build(graph, {"boxed": True})
-        if everything and artifact is not None and pair is not None:
-            graph_cache.keep(key, dataclasses.replace(pair, backward=artifact))
-        return made
-
+    passes = _BackwardPasses(recording, route, (interface, saved, names), pair, key, backward)
     if interface.sizes and any(interface.differentiable):
         # Compiled now, because decisions about symbols have to be guarded.
-        built = compile_backward(interface.differentiable)
-        ready += [built] if built is not None else []
+        passes.compile_ahead()
     gradients = recording.gradients_by(route) if not interface.sizes and not backward_checks(gm) else None
     double_backward = double_backward_of(gm, interface, saved, gradients)
-    run = training_function(interface, call, saved, compile_backward, backward_checks(gm), double_backward)
+    run = training_function(interface, call, saved, passes.compile, backward_checks(gm), double_backward)
     return _with_attributes(run, call, interface.mutated, bool(interface.written))
+
+
+class _BackwardPasses:
+    """Compiles the backward passes of a graph.
+
+    Args:
+        recording: the graph's recording, which is repeated where there is no graph of a backward pass any more.
+        route: how graphs are compiled.
+        made: the interface, the saved values and the names of the forward pass.
+        pair, key: the artifacts that are kept, and their key.
+        backward: the graph of the backward pass for gradients of all results.
+    """
+
+    def __init__(
+        self, recording: _Recording, route: Route, made: tuple[Interface, Saved, str], pair: Pair | None,
+        key: str | None, backward: AtenGraph | None,
+    ) -> None:
+        self._recording, self._route, self._made, self._pair, self._key = recording, route, made, pair, key
+        self._unchanged = backward
+        self._ready: Call | None = None
+
+    def compile_ahead(self) -> None:
+        """Compiles the backward pass for gradients of all results, in the layouts that were recorded."""
+        self._ready = self.compile(self._made[0].differentiable, None)
+
+    def compile(self, given: tuple[bool, ...], strides: Strides | None) -> Call | None:
+        """The backward pass for the gradients of some results, in some layouts (see ``training_function``)."""
+        everything, pair = given == self._made[0].differentiable, self._pair
+        if everything and self._ready is not None:
+            ready, self._ready = self._ready, None
+            return ready
+        kept = start_kept(dict(pair.backward).get(strides)) if pair is not None and everything else None
+        if kept is not None:
+            return kept
+        graph = self._graph(given, everything)
+        if graph is None:
+            return None
+        if strides is not None:
+            read_as_they_come(graph, strides, given)
+        made, artifact = self._route.build(graph, {"boxed": True})
+        if everything and artifact is not None and pair is not None:
+            self._pair = dataclasses.replace(pair, backward=(*pair.backward, (strides, artifact)))
+            graph_cache.keep(self._key, self._pair)
+        return made
+
+    def _graph(self, given: tuple[bool, ...], everything: bool) -> AtenGraph | None:
+        """The graph, which may be changed: the first one, or one that is recorded again."""
+        graph = self._unchanged if everything else None
+        if graph is not None:
+            self._unchanged = None
+            return graph
+        with log.phase("aot"):
+            return self._recording.again(given, *self._made)
 
 
 def _reason_for_autograd(gm: GraphModule, joint: JointGraph) -> str:

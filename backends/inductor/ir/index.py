@@ -108,7 +108,13 @@ def coefficient(x: Index, v: Var) -> Index | None:
         return 0
     c: Index = 0
     for monomial, k in x.terms.items():
-        if v in monomial:
+        if len(monomial) == 1:  # nearly always
+            a, = monomial
+            if a == v:
+                c = add(c, k)
+            elif _mentions(a, v):
+                return None
+        elif v in monomial:
             rest = list(monomial)
             rest.remove(v)
             if v in rest or any(_mentions(a, v) for a in rest):

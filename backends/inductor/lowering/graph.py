@@ -70,6 +70,7 @@ class GraphLowering:
         self.ops = Builder()
         self.buffers: dict[str, Buffer] = {}
         self.operations: list[Operation] = []
+        self.makers: dict[str, Operation] = {}  # by buffer: the library call or the loops that make it
         self.symbols: dict[str, Any] = {}
         self.env: dict[torch.fx.Node, Any] = {}
         self.origin: tuple[str, ...] = ()
@@ -392,6 +393,10 @@ class GraphLowering:
 
     def emit(self, operation: Operation) -> None:
         self.operations.append(operation)
+        if isinstance(operation, prog.ExternCall):
+            self.makers.update((name, operation) for name in operation.outputs if name is not None)
+        elif isinstance(operation, LoopNest):
+            self.makers[operation.buffer.name] = operation
 
     def _origin_of(self, node: Node) -> tuple[str, ...]:
         found = dict.fromkeys(o for n in walk((node,)) for o in self._origins.get(n.id, ()))
@@ -552,8 +557,7 @@ class GraphLowering:
         if ix.product(value.shape) != ix.product(buffer.size) or not all(
                 same_strides(size, ix.contiguous_strides(size), stride) for size, stride in layouts):
             return None
-        if name not in self.products and not any(
-                isinstance(made, prog.ExternCall) and name in made.outputs for made in self.operations):
+        if name not in self.products and not isinstance(self.makers.get(name), prog.ExternCall):
             return None
         taken.add(name)
         result = self.new_buffer(value.shape, ix.contiguous_strides(value.shape), value.dtype, value.device)
@@ -574,8 +578,7 @@ class GraphLowering:
                       for n, own, eager in zip(buffer.size, buffer.stride, value.stride, strict=True))
         if buffer.stride == exact:
             return name
-        if not settled and any(
-                isinstance(operation, LoopNest) and operation.buffer is buffer for operation in self.operations):
+        if not settled and isinstance(self.makers.get(name), LoopNest):
             buffer.stride = exact
             return name
         key = (name, value.shape, exact, 0)

@@ -81,8 +81,8 @@ def keeps_foreign_storage(g: Any, name: str, node: torch.fx.Node) -> bool:
 
 def _maker(g: Any, name: str) -> Any:
     """The operator of the library call that made a buffer; None if loops did."""
-    calls = (made for made in g.operations if isinstance(made, prog.ExternCall) and name in made.outputs)
-    return next((made.target for made in calls), None)
+    maker = g.makers.get(name)
+    return maker.target if isinstance(maker, prog.ExternCall) else None
 
 
 def _call_of(node: torch.fx.Node) -> torch.fx.Node:

@@ -74,3 +74,18 @@ def test_results_of_one_library_call_are_not_copied(caplog):
     for a, b in zip(torch.autograd.grad(function(q, k, v).sum(), (q, k, v)), grads, strict=True):
         torch.testing.assert_close(b, a)
     assert "attention_for_cpu_backward" in caplog.text and "clone" not in caplog.text
+
+
+def test_a_result_is_saved_rather_than_what_it_is_computed_from():
+    """The library's result is not kept beside its ``relu``, as it is not in eager."""
+    def f(x, w):
+        return torch.nn.functional.conv_transpose2d(x, w, stride=2).relu()
+
+    x, w = torch.randn(2, 3, 5, 5, requires_grad=True), torch.randn(3, 4, 4, 4, requires_grad=True)
+    packed = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
+        y = dynamo_lite.compile(f)(x, w)
+    assert {t.data_ptr() for t in packed} == {x.data_ptr(), w.data_ptr(), y.data_ptr()}
+    want = torch.autograd.grad(f(x, w).sum(), (x, w))
+    for a, b in zip(torch.autograd.grad(y.sum(), (x, w)), want):
+        torch.testing.assert_close(a, b)

@@ -22,7 +22,19 @@ LEFT = {
     "unbind": (lambda x: x.unbind(1), "UnbindBackward0"),
     "chunk": (lambda x: x.chunk(3, -1), "SplitBackward0"),
 }
+OUTSIDE = {
+    "a ramp": (lambda x: x * torch.linspace(0, 1, 6), "MulBackward0"),
+    "ones": (lambda x: x + torch.ones(6), "AddBackward0"),
+    "two": (lambda x: x * torch.arange(6.0).exp(), "MulBackward0"),
+    "detached": (lambda x: x * x.detach().sin(), "MulBackward0"),
+    "a mask": (lambda x: x.masked_fill(x > 0, 0.5), "MaskedFillBackward0"),
+}
+LEFT |= OUTSIDE
 COMPILED = {
+    "three outside": lambda x: x * torch.arange(6.0).exp().sin(),
+    "many elements outside": lambda x: x * torch.ones(6000).exp().view(1000, 6)[:4],
+    "converted": lambda x: x * torch.arange(6),
+    "random outside": lambda x: x * torch.rand(6),
     "two operations": lambda x: x.sin().exp(),
     "written": lambda x: (x * 1).mul_(2),
     "random": lambda x: torch.nn.functional.dropout(x, 0.5),
