@@ -139,7 +139,13 @@ class Memory:
         t.storage.counted += _shares_version(t)
         while (parent := t.parent) is not None:
             assert t.step is not None
-            node = self._exact(self._scatter(self.read(parent), node, t, parent), parent.fake)
+            try:
+                node = self._exact(self._scatter(self.read(parent), node, t, parent), parent.fake)
+            except RuntimeError as error:
+                if not (_may_overlap(parent.fake) or _may_overlap(t.fake)):
+                    raise
+                # Other elements of the tensor have changed as well, which its value with a part replaced does not show.
+                raise CannotFunctionalize("a write to a part of a tensor whose elements share memory") from error
             chain.append((parent, node))
             t = parent
         t.storage.version += 1
@@ -217,6 +223,16 @@ def _shares_version(t: Tracked) -> bool:
     before = root._version
     torch._C._increment_version((fake,))
     return root._version != before
+
+
+def _may_overlap(fake: torch.Tensor) -> bool:
+    """Whether two elements of a tensor may lie at one place."""
+    reach = 0
+    for stride, size in sorted((stride, size) for stride, size in zip(fake.stride(), fake.shape) if size != 1):
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
 
 
 def chain_to_root(t: Tracked) -> list[ViewStep]:
