@@ -83,18 +83,7 @@ def export(fn: Callable[..., Any], *, aten_graph: bool = False) -> Callable[...,
                 names = ", ".join(record.changed)
                 raise exc.Unsupported("side_effect_unsupported", f"export of a function that changes {names}")
 
-        first: list[types.CodeType] = []
-
-        def refuse(code: types.CodeType, reason: str) -> None:
-            first.append(code)
-            # The other frames are those of functions that a function without any operation calls.
-            if reason and code is first[0]:
-                raise exc.Unsupported(
-                    "unsupported_torch_call", f"export of what would run in plain Python: {reason}",
-                    hint="call a lazy module once before, so that it has its parameters, and export outside of torch's "
-                         "modes and transforms")
-
-        settings = Settings(backend, fullgraph=True, on_entry=note, on_decision=refuse)
+        settings = Settings(backend, fullgraph=True, on_entry=note, on_decision=_refusing_plain_python())
         target = types.MethodType(type(fn).__call__, fn) if isinstance(fn, torch.nn.Module) else fn
         # The frame of a module's own call is torch's, which is not captured.
         called = target is not fn or callers.has_no_frame(fn)
@@ -105,6 +94,22 @@ def export(fn: Callable[..., Any], *, aten_graph: bool = False) -> Callable[...,
         return ExportResult(_with_signature(target, graph, tensors, outputs, args, kwargs, result), guards)
 
     return run
+
+
+def _refusing_plain_python() -> Callable[[types.CodeType, str], None]:
+    """``Settings.on_decision`` of an export: a result computed in plain Python would be a constant of the graph."""
+    first: list[types.CodeType] = []
+
+    def refuse(code: types.CodeType, reason: str) -> None:
+        first.append(code)
+        # The other frames are those of functions that a function without any operation calls.
+        if reason and code is first[0]:
+            raise exc.Unsupported(
+                "unsupported_torch_call", f"export of what would run in plain Python: {reason}",
+                hint="call a lazy module once before, so that it has its parameters, and export outside of torch's "
+                     "modes and transforms")
+
+    return refuse
 
 
 def _as_aten(graph: torch.fx.GraphModule, inputs: list[Any]) -> torch.fx.GraphModule:
