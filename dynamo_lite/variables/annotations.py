@@ -31,6 +31,7 @@ def _of_function(function: types.FunctionType) -> bool:
     if getattr(function, "__annotate__", None) is None:
         return True
     # The slot func_annotations, which has a dict once they are computed (Objects/funcobject.c), can't be read by name.
-    named = (function.__globals__, function.__builtins__, function.__dict__, function.__kwdefaults__, function.__doc__,
+    builtins = getattr(function, "__builtins__", None)
+    named = (function.__globals__, builtins, function.__dict__, function.__kwdefaults__, function.__doc__,
              function.__module__)
     return any(type(held) is dict and all(held is not known for known in named) for held in gc.get_referents(function))
