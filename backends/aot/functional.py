@@ -134,20 +134,21 @@ class Memory:
 
     def write(self, t: Tracked, node: Node) -> None:
         """Gives ``t`` the value of ``node``, and updates everything that shares its memory."""
-        node = self._exact(node, t.fake)
-        chain = [(t, node)]
-        t.storage.counted += _shares_version(t)
-        while (parent := t.parent) is not None:
-            assert t.step is not None
-            try:
+        written = t
+        try:
+            node = self._exact(node, t.fake)
+            chain = [(t, node)]
+            while (parent := t.parent) is not None:
+                assert t.step is not None
                 node = self._exact(self._scatter(self.read(parent), node, t, parent), parent.fake)
-            except RuntimeError as error:
-                if not (_may_overlap(parent.fake) or _may_overlap(t.fake)):
-                    raise
-                # Other elements of the tensor have changed as well, which its value with a part replaced does not show.
-                raise CannotFunctionalize("a write to a part of a tensor whose elements share memory") from error
-            chain.append((parent, node))
-            t = parent
+                chain.append((parent, node))
+                t = parent
+        except RuntimeError as error:
+            if not (_may_overlap(t.fake) or t.parent is not None and _may_overlap(t.parent.fake)):
+                raise
+            # Other elements of the tensor change as well, which its value with a part replaced does not show.
+            raise CannotFunctionalize("a write to a tensor, or a part of it, whose elements share memory") from error
+        t.storage.counted += _shares_version(written)
         t.storage.version += 1
         for tracked, value in chain:
             tracked.node, tracked.version = value, t.storage.version
