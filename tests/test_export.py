@@ -114,6 +114,61 @@ def test_no_operation_at_all():
     assert dynamo_lite.export(lambda x: 3)(torch.ones(2)).graph_module(torch.ones(2)) == 3
 
 
+class Hooked(torch.nn.Sequential):
+    def __init__(self):
+        super().__init__(torch.nn.Linear(3, 3), torch.nn.ReLU())
+        self.register_forward_hook(lambda module, args, result: result * 2)
+        self.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
+
+
+def test_a_module_with_hooks():
+    net = Hooked()
+    module = exported(net, torch.ones(2, 3))
+    x = torch.randn(2, 3)
+    same(module(x), net(x))
+
+
+@pytest.mark.parametrize("make", [
+    lambda: torch.nn.LazyLinear(2), lambda: torch.nn.Sequential(torch.nn.ReLU(), torch.nn.LazyLinear(2))])
+def test_a_module_that_is_still_lazy_is_refused(make):
+    net = make()
+    inner = [m for m in net.modules() if isinstance(m, torch.nn.LazyLinear)][0]
+    for fn in (net, lambda x: net(x)):
+        with pytest.raises(exc.Unsupported, match="(?s)first call of module.*LazyLinear.*call a lazy module once"):
+            dynamo_lite.export(fn)(torch.ones(2, 3))
+        assert inner.has_uninitialized_params()
+    net(torch.ones(2, 3))
+    x = torch.randn(2, 3)
+    same(exported(net, torch.ones(2, 3))(x), net(x))
+
+
+class Mode(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, fn, types, args=(), kwargs=None):
+        return fn(*args, **(kwargs or {}))
+
+
+def test_what_runs_in_plain_python_is_refused():
+    """Its result would stand in the graph as a constant."""
+    def f(x):
+        return x.sum().item()
+
+    with Mode(), pytest.raises(exc.Unsupported, match="runs under a torch function"):
+        dynamo_lite.export(f)(torch.ones(2))
+
+    def within(x):
+        with pytest.raises(exc.Unsupported, match="functorch transform"):
+            dynamo_lite.export(f)(torch.ones(2))
+        return x.sum()
+
+    torch.func.grad(within)(torch.ones(2))
+    assert exported(f, torch.ones(2))(torch.ones(3)) == 3
+
+
+def test_functions_in_c():
+    x = torch.randn(3)
+    same(exported(torch.sin, torch.ones(3))(x), x.sin())
+
+
 # ---------------------------------------------------------------- odd inputs and outputs
 @dataclasses.dataclass
 class Two:

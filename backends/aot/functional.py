@@ -134,14 +134,21 @@ class Memory:
 
     def write(self, t: Tracked, node: Node) -> None:
         """Gives ``t`` the value of ``node``, and updates everything that shares its memory."""
-        node = self._exact(node, t.fake)
-        chain = [(t, node)]
-        t.storage.counted += _shares_version(t)
-        while (parent := t.parent) is not None:
-            assert t.step is not None
-            node = self._exact(self._scatter(self.read(parent), node, t, parent), parent.fake)
-            chain.append((parent, node))
-            t = parent
+        written = t
+        try:
+            node = self._exact(node, t.fake)
+            chain = [(t, node)]
+            while (parent := t.parent) is not None:
+                assert t.step is not None
+                node = self._exact(self._scatter(self.read(parent), node, t, parent), parent.fake)
+                chain.append((parent, node))
+                t = parent
+        except RuntimeError as error:
+            if not (_may_overlap(t.fake) or t.parent is not None and _may_overlap(t.parent.fake)):
+                raise
+            # Other elements of the tensor change as well, which its value with a part replaced does not show.
+            raise CannotFunctionalize("a write to a tensor, or a part of it, whose elements share memory") from error
+        t.storage.counted += _shares_version(written)
         t.storage.version += 1
         for tracked, value in chain:
             tracked.node, tracked.version = value, t.storage.version
@@ -217,6 +224,16 @@ def _shares_version(t: Tracked) -> bool:
     before = root._version
     torch._C._increment_version((fake,))
     return root._version != before
+
+
+def _may_overlap(fake: torch.Tensor) -> bool:
+    """Whether two elements of a tensor may lie at one place."""
+    reach = 0
+    for stride, size in sorted((stride, size) for stride, size in zip(fake.stride(), fake.shape) if size != 1):
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
 
 
 def chain_to_root(t: Tracked) -> list[ViewStep]:

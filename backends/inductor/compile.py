@@ -151,6 +151,8 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], route: Route, key:
         return run_eager(gm, str(e))
     except Exception as e:
         signal_handlers.pass_on(e)
+        if config.raise_internal_errors:
+            raise
         what = "it can't be recorded (a fault of dynamo_lite, please report it)"
         return run_eager(gm, f"{what}: {type(e).__name__}: {e}", fault=True)
     if log.enabled("aot_graphs"):

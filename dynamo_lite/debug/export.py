@@ -83,15 +83,33 @@ def export(fn: Callable[..., Any], *, aten_graph: bool = False) -> Callable[...,
                 names = ", ".join(record.changed)
                 raise exc.Unsupported("side_effect_unsupported", f"export of a function that changes {names}")
 
-        settings = Settings(backend, fullgraph=True, on_entry=note)
+        settings = Settings(backend, fullgraph=True, on_entry=note, on_decision=_refusing_plain_python())
         target = types.MethodType(type(fn).__call__, fn) if isinstance(fn, torch.nn.Module) else fn
-        framed = callers.caller_of_callable(fn) if callers.has_no_frame(fn) else target
+        # The frame of a module's own call is torch's, which is not captured.
+        called = target is not fn or callers.has_no_frame(fn)
+        framed = callers.caller_of_callable(fn) if called else target
         result = _eval_frame.CompiledFunction(framed, make_hook(settings))(*args, **kwargs)
         # Without an operation on tensors there is no graph, and nothing to compute.
         graph, tensors, outputs = captured[0] if captured else (_empty_graph(), (), ())
         return ExportResult(_with_signature(target, graph, tensors, outputs, args, kwargs, result), guards)
 
     return run
+
+
+def _refusing_plain_python() -> Callable[[types.CodeType, str], None]:
+    """``Settings.on_decision`` of an export: a result computed in plain Python would be a constant of the graph."""
+    first: list[types.CodeType] = []
+
+    def refuse(code: types.CodeType, reason: str) -> None:
+        first.append(code)
+        # The other frames are those of functions that a function without any operation calls.
+        if reason and code is first[0]:
+            raise exc.Unsupported(
+                "unsupported_torch_call", f"export of what would run in plain Python: {reason}",
+                hint="call a lazy module once before, so that it has its parameters, and export outside of torch's "
+                     "modes and transforms")
+
+    return refuse
 
 
 def _as_aten(graph: torch.fx.GraphModule, inputs: list[Any]) -> torch.fx.GraphModule:
@@ -164,7 +182,10 @@ def _with_signature(
         elif node.op != "placeholder":
             replaced[node] = new.node_copy(node, lambda n: replaced[n])
     new.output([_output(leaf, outputs, output_nodes, replaced, leaves, inputs) for leaf in out_leaves])
-    names = list(inspect.signature(fn).parameters)[: len(args)]
+    try:
+        names = list(inspect.signature(fn).parameters)[: len(args)]
+    except ValueError:  # functions in C have none
+        names = []
     info = torch.fx.graph._PyTreeInfo(names if len(names) == len(args) else [f"arg{i}" for i in range(len(args))],
                                       in_spec if kwargs else pytree.tree_flatten(args)[1], out_spec)
     if not kwargs:

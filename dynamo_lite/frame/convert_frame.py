@@ -114,6 +114,8 @@ def _attempt(settings: Settings, request: TraceRequest) -> Any:
             made = _compile_trace(settings, opened)
         except InitializesOnce as error:
             note_skipped(request.frame.user_code, f"it runs in plain Python this time: {error.reason}")
+            if settings.on_decision is not None:
+                settings.on_decision(request.frame.user_code, error.detail)
             return uncompiled(opened, hooked=_may_go_on(request.frame))
         except exc.DynamoLiteError:
             raise

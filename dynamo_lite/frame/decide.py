@@ -67,8 +67,12 @@ def decide(settings: Settings, frame: Frame, function: types.FunctionType) -> De
             elif decision.said:
                 log.count("skipped_frames")
                 log.artifact("skipped_frames").debug("%s: %s", place(frame.user_code), decision.reason)
-            return decision
-    return TRACE
+            break
+    else:
+        decision = TRACE
+    if settings.on_decision is not None:
+        settings.on_decision(frame.user_code, decision.reason)
+    return decision
 
 
 def note_skipped(code: types.CodeType, reason: str) -> None:

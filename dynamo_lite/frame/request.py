@@ -39,6 +39,8 @@ class Settings:
         on_graph: told of every graph, for reports.
         on_break: told of every break.
         on_entry: told of every cache entry, with its EntryRecord.
+        on_decision: told of every frame that no entry fits, with its code and why it runs in plain Python; "" if it
+            is traced.
         break_at: whether to break before an instruction of the user's code where no break is necessary. Used to find a
             fault by bisection, and in tests.
     """
@@ -49,6 +51,7 @@ class Settings:
     on_graph: Callable[[Any], None] | None = None
     on_break: Callable[[exc.Unsupported], None] | None = None
     on_entry: Callable[[Any], None] | None = None
+    on_decision: Callable[[types.CodeType, str], None] | None = None
     break_at: Callable[[types.CodeType, int], bool] | None = None
     dynamic: bool | None = None
     kept_files: KeptFiles | None = None

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..guards.source import BASES, OWN_DICT, AttrSource, ConstSource, found_in_bases
 from ..rules.trace_rules import is_library
+from ..variables.annotations import require_computed
 from ..variables.base import MISSING, VariableTracker, realized, type_name, unsupported
 from ..variables.constant import ConstantVariable
 from ..variables.finalization import SUSPENDED
@@ -78,6 +79,7 @@ class Classes(Part):
         if name == "__dict__":
             unsupported("unsupported_attribute", f"{value.__qualname__}.{name}")
         if name == "__annotations__" and is_made_by_python(value):
+            require_computed(value, f"{value.__qualname__}.{name}")
             return tx.values.wrap_at(value.__annotations__, AttrSource(class_source(value), name))
         if name in _CLASS_FACTS:
             if name in ("__mro__", "__bases__", "__base__"):

@@ -422,6 +422,25 @@ def helper(t, by=2):
 helper.calls = 0
 HELD = []
 GLOBAL_BOX = Box(torch.ones(3, 4), 3)
+GLOBAL_HOOKS = torch.nn.modules.module
+
+
+def named_hook(module, args, kwargs, result):
+    said.append(list(kwargs))
+
+
+def doubling_hook(module, args, kwargs):
+    return args, {k: v * 2 for k, v in kwargs.items()}
+
+
+def shown_hook(module, args):
+    said.append(module is NET)
+
+
+def noting_hook(module, args, result):
+    said.append(result is None)
+
+
 NET = torch.nn.Linear(4, 4)
 BN = torch.nn.BatchNorm1d(4)
 COUNTER = itertools.count()

@@ -10,6 +10,7 @@ from .language import LANGUAGE
 from .maker import Maker, Scope
 from .memory import TENSORS
 from .objects import OBJECTS
+from .parts import TOPICS as PARTS
 from .prelude import PRELUDE
 from .repair import repair
 from .statements import COMPOUND, RESULTS, simple
@@ -54,15 +55,26 @@ NAMES = {"t": ["x", "y"], "n": ["n"], "l": ["items"], "d": ["table"], "o": ["box
 OUTSIDE = {"t": ["WEIGHT"], "o": ["GLOBAL_BOX"], "l": ["HELD"], "f": ["helper", "NET"], "c": ["bump_count"]}
 
 
-def tables(rng: random.Random, breaks: bool) -> tuple[dict[str, list[str]], list[str], list[str]]:
+def _drawn(rng: random.Random) -> list[Topical]:
+    if rng.random() < 0.8:
+        return rng.sample(list(TOPICS.values()), rng.choice([1, 2, 2, 3]))
+    return []
+
+
+def _of_memory(rng: random.Random) -> list[Topical]:
+    """Topics of programs that write to parts of tensors, most of all."""
+    others = [PARTS["ARRAYS"], PARTS["HOOKS"], *TENSORS.values(), EFFECTS["AUTOGRAD"]]
+    return [PARTS["PARTS"], *rng.sample(others, rng.choice([0, 1, 1, 2]))]
+
+
+def tables(rng: random.Random, breaks: bool,
+           chosen: list[Topical]) -> tuple[dict[str, list[str]], list[str], list[str]]:
     """The templates of one program: the common ones alone, or part of them with some topics."""
     expressions = {kind: list(found) for kind, found in EXPRESSIONS.items()}
     calm, compound = simple(breaks), COMPOUND
-    chosen: list[Topical] = []
-    if rng.random() < 0.8:
-        chosen = rng.sample(list(TOPICS.values()), rng.choice([1, 2, 2, 3]))
+    if chosen:
         calm, compound = rng.sample(calm, len(calm) // 4), rng.sample(compound, len(compound) // 3)
-    for topic in TOPICS.values():
+    for topic in (TOPICS | PARTS).values():
         # All kinds have expressions; only a topic of the program adds to those that all know.
         for kind, found in topic.expressions.items():
             if topic in chosen:
@@ -77,9 +89,16 @@ def tables(rng: random.Random, breaks: bool) -> tuple[dict[str, list[str]], list
     return expressions, calm, compound
 
 
-def program(seed: int, breaks: bool, grad: bool) -> str:
-    """The source of a program."""
-    rng = random.Random(f"{seed} {breaks}")
+def _keeping(body: str, names: list[str], rng: random.Random) -> str:
+    """A function that gives some of its tensors as well. Each is a statement, which ``repair`` can take out."""
+    before, _, results = body.rpartition("    return ")
+    lines = [f"    kept.append({name})\n" for name in rng.sample(names, min(len(names), rng.randint(0, 6)))]
+    return f"{before}    kept = []\n{''.join(lines)}    return kept, {results}"
+
+
+def program(seed: int, breaks: bool, grad: bool, memory: bool = False) -> str:
+    """The source of a program; of one that writes to parts of tensors, if ``memory`` is set."""
+    rng = random.Random(f"memory {seed}" if memory else f"{seed} {breaks}")
     own = rng.random() < 0.7
     first = rng.choice(["torch.randn(3, 4)", "x", "y", "x[1]"])
     x, y = (rng.choice(ODD if rng.random() < 0.12 else usual) for usual in (X, Y if own or grad else SHARED))
@@ -87,11 +106,13 @@ def program(seed: int, breaks: bool, grad: bool) -> str:
         x=x, y=y, first=first, n=rng.choice([0, 1, 2]),
         box=rng.choice(["Box(torch.ones(4) * i, 2)"] * 4 + ["Deep(y, i)", "Slotted(x, 2)", "Pair(y, 2)"]),
         table=rng.choice(["torch.ones(3, 4)", "items[0]", "y", "x.reshape(-1)[:4]"]))
-    maker = Maker(rng, *tables(rng, breaks))
+    maker = Maker(rng, *tables(rng, breaks, _of_memory(rng) if memory else _drawn(rng)))
     names = {kind: list(found) for kind, found in NAMES.items()}
     if rng.random() < 0.3:
         for kind, found in OUTSIDE.items():
             names.setdefault(kind, []).extend(found)
     scope = Scope(names, {"x", "y", "n", "sizes", "rich"})
     body = maker.function(HEAD, scope, rng.randint(2, 9), RESULTS)
+    if memory:
+        body = _keeping(body, scope.names["t"], rng)
     return PRELUDE + arguments + repair(PRELUDE + arguments, body, rng, Options(grad=grad))

@@ -22,7 +22,7 @@ from .watch import Watch
 HANG = 300.0    # seconds of the processor's time for one program, its compiles included, or without any of it
 OWN = "import dynamo_lite\n"    # a program's own part begins behind the imports that all have in common
 MANY = 20       # seeds; of so many, plain Python runs nine in ten
-KINDS = ("programs", "environments", "shapes", "numbers", "values", "networks")
+KINDS = ("programs", "environments", "shapes", "numbers", "values", "networks", "memory")
 
 
 def plan(kind: str, seed: int) -> tuple[str, Any]:
@@ -54,6 +54,10 @@ def plan(kind: str, seed: int) -> tuple[str, Any]:
         return networks.program(seed, under), harness.Options(
             "inductor_lite", dynamic=(None, None, True, False)[seed % 4], calls=tuple(range(networks.STEPS)),
             within=within)
+    if kind == "memory":
+        backend = ("eager", "aot_eager", "inductor_lite", "inductor_lite")[seed % 4]
+        options = dataclasses.replace(options, backend=backend, dynamic=True if seed % 10 == 0 else None)
+        return programs.program(seed, breaks=seed % 5 == 1, grad=grad, memory=True), options
     if kind == "environments":
         return environments.program(seed), options
     return programs.program(seed, breaks=seed % 2 == 1, grad=grad), options

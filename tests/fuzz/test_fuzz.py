@@ -14,7 +14,8 @@ from fuzz.minimize import minimize
 from fuzz.watch import Watch
 
 MANY, SOME = (32, 8) if thorough.ALL else (6, 4)
-COUNT = {"programs": MANY, "environments": MANY, "shapes": SOME, "numbers": SOME, "values": SOME, "networks": SOME}
+COUNT = {"programs": MANY, "environments": MANY, "shapes": SOME, "numbers": SOME, "values": SOME, "networks": SOME,
+         "memory": SOME}
 STRIPES = 4
 
 

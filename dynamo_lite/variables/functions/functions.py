@@ -21,6 +21,7 @@ from ...guards.source import (
     Source,
 )
 from ...rules.table import Decision, Rule
+from ..annotations import require_computed
 from ..base import MISSING, LazyVariable, VariableTracker, realized, unsupported, wraps_type
 from ..cells import CellVariable
 from ..constant import ConstantVariable
@@ -207,6 +208,8 @@ class FunctionVariable(BaseFunctionVariable):
             return tx.values.wrap_at(getattr(value, name), self._part(name))
         if name == "__dict__":
             return space_at(tx, value.__dict__, self._part(name))
+        if name == "__annotations__":
+            require_computed(value, f"{self.describe()}.{name}")
         if name in ("__annotations__", "__type_params__") and hasattr(value, name):
             return tx.values.wrap_at(getattr(value, name), AttrSource(self.source, name))  # type: ignore[arg-type]
         if name in _KNOWN:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...guards.source import DictItemSource, FunctionPartSource, Source
 from ...rules.table import handles
+from ..annotations import require_computed
 from ..base import MISSING, VariableTracker, unsupported
 from ..constant import ConstantVariable
 from ..containers.mappings import DictVariable
@@ -36,8 +37,10 @@ def _signature(tx: Tracer, obj: VariableTracker, **kwargs: VariableTracker) -> V
     if real is None or kwargs:
         unsupported("unsupported_builtin", f"inspect.signature of {obj.describe()}")
     inner = obj.function if isinstance(obj, MethodVariable) else obj
-    if isinstance(inner, FunctionVariable) and inner.function_source is not None:
-        _guard_signature(tx, inner.value, inner.function_source)
+    if isinstance(inner, FunctionVariable):
+        require_computed(inner.value, f"inspect.signature of {obj.describe()}")
+        if inner.function_source is not None:
+            _guard_signature(tx, inner.value, inner.function_source)
     return tx.values.frozen(tx.run_python(inspect.signature, real))
 
 
@@ -81,6 +84,7 @@ def _guard_signature(tx: Tracer, function: Any, source: Source) -> None:
     if wrapped is None:
         tx.guard(own, "dict_lacks", "__wrapped__")
     elif isinstance(wrapped, types.FunctionType):
+        require_computed(wrapped, f"inspect.signature of {source.name}")
         _guard_signature(tx, wrapped, DictItemSource(own, "__wrapped__"))
     else:
         unsupported("unsupported_builtin", f"inspect.signature of {source.name}, which wraps no plain function")
@@ -104,6 +108,8 @@ def _type_hints(tx: Tracer, obj: VariableTracker, **kwargs: VariableTracker) -> 
     inner = obj.function if isinstance(obj, MethodVariable) else obj
     if kwargs or not isinstance(inner, (FunctionVariable, ClassVariable)) or is_changed(tx, inner):
         unsupported("unsupported_builtin", f"typing.get_type_hints() of {obj.describe()}")
+    for owner in inner.value.__mro__ if isinstance(inner, ClassVariable) else (inner.value,):
+        require_computed(owner, f"typing.get_type_hints() of {obj.describe()}")
     hints = tx.run_python(typing.get_type_hints, inner.value)
     if isinstance(inner, FunctionVariable) and inner.source is not None:
         tx.guard(inner.source, "is", inner.real)

@@ -195,6 +195,11 @@ def _wrap_module(tx: Tracer, value: torch.nn.Module, source: Source) -> Variable
     return NNModuleVariable(type(value), value, source)
 
 
+# Getters of modules that keep what they give in the module's dict, under their own name (Objects/moduleobject.c).
+_MADE_WHEN_READ = [vars(types.ModuleType)[name] for name in ("__annotations__", "__annotate__")
+                   if name in vars(types.ModuleType)]
+
+
 class PythonModuleVariable(RealObjectVariable):
     """A module such as ``torch`` or ``math``."""
 
@@ -226,10 +231,14 @@ class PythonModuleVariable(RealObjectVariable):
         if is_made_by_python(cls) or not is_library(self.name):
             tx.guard(ConstSource(self.value, self.name), "type_is", cls)
         # A data descriptor of the module's class takes precedence over the module's dict.
-        if not hasattr(type(inspect.getattr_static(cls, name, None)), "__set__"):
+        by_class = inspect.getattr_static(cls, name, None)
+        made_when_read = any(by_class is getter for getter in _MADE_WHEN_READ)
+        if made_when_read or not hasattr(type(by_class), "__set__"):
             found = read_own(tx, self._changed(tx), space, where, name)
             if found is not None:
                 return found
+            if made_when_read:
+                unsupported("unsupported_attribute", f"{self.describe()}.{name}, which is made when it is first read")
         switch = getattr(vars(cls).get(name), "getter", None)
         if is_switch(switch):
             # A guard sees the value at entry, which may differ from the value that the trace has set.
