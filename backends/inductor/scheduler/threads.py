@@ -240,7 +240,10 @@ def _packed(contraction: Contraction, threads: int, group: int, packing: float, 
 def _window_packing(right: Patches, info: TargetInfo) -> float:
     """The cost, in products, of packing an element of a window. It is that of an element of a matrix's column, scaled
     to tiles of narrower vectors if the kernel is narrower than a vector: a tile of n vectors takes n loads, n stores
-    and n log2(n) shuffles for n * n elements."""
+    and n log2(n) shuffles for n * n elements. Windows of one pixel with a horizontal stride of 2 are every other lane
+    of lines (``pack_halved`` in ``packed.h``): twice the pixels are read, and then packed as a matrix's lines are."""
+    if right.kernel == (1, 1) and right.stride[1] == 2:
+        return 2 * info.costs.pack_lines
     width, widest = right.kernel[1], LANES[info.simd]
     lanes = min(max(1 << (width - 1).bit_length(), LANES["scalar"]), widest)
     instructions = [(2 + math.log2(n)) / n for n in (lanes, widest)]

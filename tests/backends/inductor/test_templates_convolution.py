@@ -104,6 +104,11 @@ CONVOLUTIONS = {
     "patches with gaps": (lambda x, w: conv2(x, w, None, (6, 7)), R(1, 8, 80, 82), R(60, 8, 3, 5)),
     "patches of a line": (lambda x, w: conv1(x, w, None, 20), R(2, 8, 3001), R(90, 8, 20)),
     "patches in groups": (lambda x, w: conv2(x, w, None, 5, 0, 1, 2), R(2, 8, 60, 60), R(120, 4, 5, 5)),
+    "every other pixel": (lambda x, w, b: conv2(x, w, b, 2).relu(), R(2, 40, 29, 31), R(50, 40, 1, 1), R(50)),
+    "every other pixel of each third line": (lambda x, w: conv2(x, w, None, (3, 2)), R(2, 70, 20, 19), R(60, 70, 1, 1)),
+    "every other pixel, in groups": (lambda x, w: conv2(x, w, None, 2, 0, 1, 2), R(1, 48, 13, 60), R(80, 24, 1, 1)),
+    "every other pixel of a line": (lambda x, w: conv1(x, w, None, 2), R(2, 530, 259), R(90, 530, 1)),
+    "every other pixel of lines of three": (lambda x, w: conv2(x, w, None, 2), R(3, 20, 90, 3), R(64, 20, 1, 1)),
     "patches that overlap": (lambda x, w: conv2(x, w, None, 3), R(1, 8, 60, 47), R(60, 8, 5, 5)),
     "7x7, stride 4": (lambda x, w, b: conv2(x, w, b, 4, 3), R(2, 3, 63, 90), R(32, 3, 7, 7), R(32)),
     "4x4, stride 3": (lambda x, w: conv2(x, w, None, 3, 2), R(1, 12, 40, 19), R(20, 12, 4, 4)),
@@ -170,6 +175,17 @@ def test_filters_are_packed_where_that_pays(name, way, simd):
         with dynamo_lite.config.patch(cpp_simd=simd, target=costs, winograd=False):
             check(fn, *args)
             assert ways(fn, args) == [expected]
+
+
+@pytest.mark.parametrize("simd", ["auto", "avx2", "scalar"])
+@pytest.mark.parametrize("name", [name for name in CONVOLUTIONS if "every other" in name])
+def test_every_other_pixel_is_packed_where_that_pays(name, simd):
+    fn, *args = CONVOLUTIONS[name]
+    for packing, operand in ((0.1, "packed windows"), (1000.0, "planes")):
+        costs = {**PACKED, "pack_columns": 1000.0, "pack_lines": packing, "placed_right": 1e-6}
+        with dynamo_lite.config.patch(cpp_simd=simd, target=costs):
+            check(fn, *args)
+            assert ways(fn, args) == ["packed filters, " + operand]
 
 
 @pytest.mark.parametrize("simd", ["auto", "scalar"])

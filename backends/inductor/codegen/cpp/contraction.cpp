@@ -215,7 +215,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
             for (i64 begin = r0; begin < r1; begin += kept)
                 for (i64 k = 0; k < c.depth; k += piece) {
                     const i64 depth = least(piece, c.depth - k), end = least(begin + kept, r1);
-                    for (i64 q = p; q < next; ++q) pack_panel(c, across, q, k, depth, room + (q - p) * piece * panel);
+                    pack_panels(c, across, p, next, k, depth, room, piece * panel);
                     const Right right{room, room, piece * panel, packed_places.at, begin};
                     for (i64 r = begin; r < end; r += block) rows_of(p, next, r, least(r + block, end), false, right, k, depth);
                 }

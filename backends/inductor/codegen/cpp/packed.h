@@ -41,18 +41,58 @@ template <int L> static void pack_windows(const Windows& w, const float* image, 
         }
     }
 }
-// Packs steps [k, k + depth) of panel p of the right operand; panels of all batches are numbered, `across` in each.
-static void pack_panel(const Contraction& c, i64 across, i64 p, i64 k, i64 depth, float* to) {
-    const i64 first = p % across * panel;
-    const int columns = (int)least(panel, c.columns - first);
-    const float* from = c.right.p + at_batch(c, c.right, p / across) + first * c.right.line + k * c.right.depth;
-    if (c.windows.channels > 0) {
-        if (CL > 8 && c.windows.kernel_w > 8) pack_windows<CL>(c.windows, from, first, k, depth, columns, to);
-        else if (CL > 4 && c.windows.kernel_w > 4) pack_windows<(CL > 4 ? 8 : 4)>(c.windows, from, first, k, depth, columns, to);
-        else pack_windows<4>(c.windows, from, first, k, depth, columns, to);
-    } else if (c.right.line == 1) pack_lines(from, c.right.depth, depth, columns, to);
-    else if (c.right.depth == 1) pack_columns(from, c.right.line, depth, columns, to);
-    else pack_elements(from, c.right.line, c.right.depth, depth, columns, to);
+// The same for kernels of one tap with a horizontal stride of 2, for up to `wide` windows of several panels, `apart` elements apart: every other lane of whole
+// vectors of pixels. Lines of some channels are put together first, as a vector of a panel may hold windows of several lines.
+static void pack_halved(const Windows& w, const float* image, i64 first, i64 k, i64 depth, int columns, float* to, i64 apart) {
+    constexpr int many = 8;
+    constexpr i64 pitch = wide + CL;
+    alignas(64) float lines[many * pitch];
+    const i64 channel = w.height * w.width;
+    const float* const last = image + w.channels * channel - (2 * CL - 1);  // the last position from which whole vectors can be loaded
+    struct Run {
+        i64 from;
+        int begin, end;
+    } runs[wide];
+    int count = 0;
+    for (int c = 0; c < columns; c = runs[count++].end) {
+        const i64 y = (first + c) / w.out_width, x = (first + c) % w.out_width;
+        runs[count] = {y * w.stride_h * w.width + 2 * x, c, (int)least(c + w.out_width - x, columns)};
+    }
+    for (const i64 end = k + depth; k < end; k += many, to += many * panel) {
+        const int some = (int)least(many, end - k);
+        for (int n = 0; n < some; ++n)
+            for (int i = 0; i < count; ++i) {
+                const float* p = image + (k + n) * channel + runs[i].from;
+                for (int c = runs[i].begin; c < runs[i].end; c += CL, p += 2 * CL) {
+                    const float* const next = p + many * channel;
+                    for (int x = 0; x < 2 * CL; x += fetched) __builtin_prefetch(next + x);
+                    float* const line = lines + n * pitch + c;
+                    if (p <= last) store<CL>(line, load_every<CL, 2>(p, full()), full());
+                    else store<CL>(line, load_every<CL, 2>(p, runs[i].end - c < CL ? runs[i].end - c : CL), full());
+                }
+            }
+        pack_lines(lines, pitch, some, columns, to, apart);
+    }
+}
+// Packs steps [k, k + depth) of panels [p, end) of one batch of the right operand, `apart` elements apart in `to`; panels of all batches are numbered, `across`
+// in each. Lines are read for `wide` columns at a time, from several panels, as each line is on a page of its own.
+static void pack_panels(const Contraction& c, i64 across, i64 p, i64 end, i64 k, i64 depth, float* to, i64 apart) {
+    const Windows& w = c.windows;
+    const bool windows = w.channels > 0, lines = !windows && c.right.line == 1, halved = windows && w.kernel_h == 1 && w.kernel_w == 1 && w.stride_w == 2;
+    const float* const base = c.right.p + at_batch(c, c.right, p / across);
+    for (i64 next; p < end; to += (next - p) * apart, p = next) {
+        next = lines || halved ? least(p + wide / panel, end) : p + 1;
+        const i64 first = p % across * panel;
+        const int columns = (int)least((next - p) * panel, c.columns - first);
+        const float* const from = base + first * c.right.line + k * c.right.depth;
+        if (lines) pack_lines(from, c.right.depth, depth, columns, to, apart);
+        else if (!windows && c.right.depth == 1) pack_columns(from, c.right.line, depth, columns, to);
+        else if (!windows) pack_elements(from, c.right.line, c.right.depth, depth, columns, to);
+        else if (halved) pack_halved(w, base, first, k, depth, columns, to, apart);
+        else if (CL > 8 && w.kernel_w > 8) pack_windows<CL>(w, base, first, k, depth, columns, to);
+        else if (CL > 4 && w.kernel_w > 4) pack_windows<(CL > 4 ? 8 : 4)>(w, base, first, k, depth, columns, to);
+        else pack_windows<4>(w, base, first, k, depth, columns, to);
+    }
 }
 struct PackedProduct {
     const Contraction& c;
@@ -149,7 +189,7 @@ struct PackedProduct {
             for (i64 begin = r0; begin < r1; begin += many)
                 for (i64 k = 0; k < c.depth; k += piece) {
                     const i64 depth = least(piece, c.depth - k), stop = least(begin + many, r1);
-                    for (i64 q = p; q < end; ++q) pack_panel(c, across, q, k, depth, room.right + (q - p) * piece * panel);
+                    pack_panels(c, across, p, end, k, depth, room.right, piece * panel);
                     for (i64 r = begin; r < stop; r += block) rows_of(p, end, r, stop, piece < c.depth ? begin : r, k, depth, room);
                 }
         }

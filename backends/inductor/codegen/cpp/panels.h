@@ -191,12 +191,17 @@ template <Operands PACKED> static void products_of_strips(const float* left, con
 // ------------------------------------------------------------------ packing
 // Each function packs `depth` steps of `columns` columns into a panel at `to`, [k][column].
 //
-// Columns that are contiguous with each other; `step`: stride along the depth.
-static void pack_lines(const float* p, i64 step, i64 depth, int columns, float* to) {
+// Columns that are contiguous with each other; `step`: stride along the depth. More columns than a panel's go to several panels, `apart` elements apart.
+static void pack_lines(const float* p, i64 step, i64 depth, int columns, float* to, i64 apart = 0) {
     for (i64 k = 0; k < depth; ++k, p += step, to += panel) {
         if (k + ahead < depth)
-            for (int c = 0; c < columns; c += 16) __builtin_prefetch(p + ahead * step + c);
-        for_lanes<CL>(0, columns, [&](i64 c, auto m) INLINE_LAMBDA { store<CL>(to + c, load<CL>(p + c, m), full()); });
+            for (int c = 0; c < columns; c += fetched) __builtin_prefetch(p + ahead * step + c);
+        float* line = to;
+        int c = 0;
+        for (; c + panel <= columns; c += panel, line += apart)
+#pragma GCC unroll 4
+            for (int v = 0; v < panel; v += CL) store<CL>(line + v, load<CL>(p + c + v, full()), full());
+        for_lanes<CL>(c, columns, [&](i64 i, auto m) INLINE_LAMBDA { store<CL>(line + i - c, load<CL>(p + i, m), full()); });
     }
 }
 // Columns whose depth is contiguous; `line`: stride from column to column; `apart`: distance in `to` from one step of the depth to the next.

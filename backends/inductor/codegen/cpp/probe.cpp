@@ -70,8 +70,9 @@ LIBRARY PROBE(float* room, i64 elements, double* out) {
     out[0] = least_time(8, [&] { multiply<PACKED_BOTH>(source, 1, ROWS, rows, chain, packed, tile); }) / (rows * chain * panel);
     // Panels of an image's lines of 28 x 28 pixels (packed from lines), and of 256 lines of 768 elements (packed from columns).
     const i64 line = 784, panels_ = 6, deep = 768, lines = 256;
-    const double by_lines = least_time(6, [&] { for (i64 p = 0; p < panels_; ++p) pack_lines(source + p * panel, line, many / line < chunk_depth ? many / line - 1 : chunk_depth, panel, packed); });
-    out[1] = by_lines / (panels_ * (many / line < chunk_depth ? many / line - 1 : chunk_depth) * panel);
+    const i64 tall = many / line < chunk_depth ? many / line - 1 : chunk_depth;
+    const double by_lines = least_time(6, [&] { for (i64 p = 0; p < panels_; ++p) pack_lines(source + p * wide, line, tall, wide, packed, tall * panel); });
+    out[1] = by_lines / (panels_ * tall * wide);
     const double by_columns = least_time(6, [&] { for (i64 p = 0; p + panel <= lines; p += panel) pack_columns(source + p * deep, deep, chunk_depth, panel, packed); });
     out[2] = by_columns / (lines / panel * panel * chunk_depth);
     // 16 channels of 28 x 28 pixels and a kernel of 3 x 3.
