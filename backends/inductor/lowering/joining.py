@@ -150,10 +150,12 @@ def slice_scatter(
     end: Any = None,
     step: Any = 1,
 ) -> Any:
-    if not is_size(step, 1) or is_size(self.numel, 0):
+    if is_size(self.numel, 0):
         return NotImplemented
     dim = wrap(dim, self.ndim)
     size = self.shape[dim]
+    if not is_size(step, 1):
+        return _every_nth(g, self, src, dim, start, step)
     start, end = 0 if start is None else start, size if end is None else end
     last: ix.Index
     if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
@@ -180,6 +182,19 @@ def slice_scatter(
     indices[dim] = 0 if is_size(length, 1) else ix.add(indices[dim], ix.mul(first, -1))
     value = g.ops.cast(reindexed(g.ops, src, indices), self.dtype)
     return _realized(g, TensorValue(self.shape, self.dtype, g.ops.op("where", inside, value, self.node)))
+
+
+def _every_nth(g: GraphLowering, self: TensorValue, src: TensorValue, dim: int, start: Any, step: Any) -> Any:
+    """A write to each `step`-th element along a dimension, from `start` on, where such elements make up one row of the
+    dimension seen as groups of `step`; as interleaved parts do."""
+    size, first = self.shape[dim], 0 if start is None else start
+    if not all(isinstance(n, int) for n in (size, first, step)) or not 0 <= first < step or size % step:
+        return NotImplemented
+    if src.shape[dim] != size // step:
+        return NotImplemented
+    groups = reshaped(g, self, (*self.shape[:dim], size // step, step, *self.shape[dim + 1 :]))
+    made = select_scatter(g, groups, src, dim + 1, first)
+    return made if made is NotImplemented else reshaped(g, made, self.shape)
 
 
 def _is_much_larger(g: GraphLowering, whole: Sequence[ix.Index], part: Sequence[ix.Index]) -> bool:

@@ -50,6 +50,9 @@ JOINS = {
     "transposed": lambda x: torch.cat([x, x * 2], 1).t().contiguous(),
     "slice_scatter": lambda x: torch.slice_scatter(x, x[:, 2:5] * 3, 1, 2, 5),
     "select_scatter": lambda x: torch.select_scatter(x, x[0], 0, 2),
+    "every second": lambda x: torch.slice_scatter(x, x[:, 1::2] * 3, 1, 0, None, 2),
+    "every third row, from the second": lambda x: torch.slice_scatter(x, x[2::3] * 3, 0, 1, 5, 3),
+    "every fifth of the last": lambda x: torch.slice_scatter(x, x[:, :2] + 1, -1, 3, 9, 5),
     "one column": lambda x: torch.cat([x[:, :1], x], 1),
 }
 
@@ -84,6 +87,51 @@ def test_joins(dtype, check_many, data):
     tolerance = {torch.float32: (1e-6, 1e-6), torch.bfloat16: (1e-2, 1e-2)}
     check_many([(n, f, [data.random(6, 10, dtype=dtype)]) for n, f in JOINS.items()], tolerance, interpreted=True)
     check_many([(n, f, [data.random(10, 6, dtype=dtype).t()]) for n, f in JOINS.items()], tolerance)
+
+
+def test_writes_to_every_nth_element(check_many, build):
+    """Interleaved parts, as complex numbers and rotary embeddings keep them; where the steps do not make up the
+    dimension, the operation is the library's."""
+    def interleaved(x):
+        y = x + 1
+        y[..., ::2], y[..., 1::2] = x[..., 1::2] * 2, x[..., ::2] - 1
+        return y
+
+    def quarters(x):
+        y = torch.zeros_like(x)
+        y[:, 3::4] = x[:, ::4].abs()
+        return y * 2
+
+    inputs = {
+        "rows": torch.randn(3, 8, 12), "transposed": torch.randn(12, 8, 3).transpose(0, 2),
+        "numbers": torch.randint(-9, 9, (3, 8, 12)), "expanded": torch.randn(3, 1, 12).expand(3, 8, 12),
+    }
+    for name, x in inputs.items():
+        for fn in (interleaved, quarters):
+            assert not build(fn, [x]).library, name
+            check_many([(name, fn, [x])])
+    x = torch.randn(3, 8)
+    for start, step in ((0, 5), (2, 2), (0, 7), (7, 8)):
+        def fn(x, start=start, step=step):
+            return torch.slice_scatter(x, x[:, start::step] * 2, 1, start, None, step)
+
+        built = build(fn, [x])
+        assert torch.equal(built.call(x)[0], fn(x)) and bool(built.library) == ((start, step) != (7, 8))
+
+
+def test_gradients_of_writes_to_every_nth_element():
+    def fn(x, y):
+        z = x * 2
+        z[:, 1::2] = y.sin()
+        z[::3] *= 2
+        return z * x
+
+    x, y = torch.randn(6, 10, requires_grad=True), torch.randn(6, 5, requires_grad=True)
+    compiled = dynamo_lite.compile(fn)
+    weights = torch.randn(6, 10)
+    for inputs in ((x, y), (x.detach().t().contiguous().t().requires_grad_(), y)):
+        expected = torch.autograd.grad((fn(*inputs) * weights).sum(), inputs)
+        torch.testing.assert_close(torch.autograd.grad((compiled(*inputs) * weights).sum(), inputs), expected)
 
 
 def test_layouts_are_kept(check_many, data):
