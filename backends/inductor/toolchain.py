@@ -14,6 +14,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -112,14 +113,13 @@ def run_all(commands: Sequence[list[str]], source: Path, scratch: str) -> None:
     if (compiler, limit) in _hanging:
         raise _too_slow(compiler, limit)
     until = time.monotonic() + (limit or 0)
-    running: list[subprocess.Popen[bytes]] = []
+    compilers = _Compilers(commands, scratch)
     try:
-        for at, command in enumerate(commands):
-            running.append(_started(command, os.path.join(scratch, f"messages{at}"), scratch))
-        for at, (command, process) in enumerate(zip(commands, running)):
+        compilers.start()
+        for at, (command, process) in enumerate(zip(commands, compilers.running)):
             code = process.wait(None if limit is None else max(0.0, until - time.monotonic()))
             if code != 0:
-                with open(os.path.join(scratch, f"messages{at}"), encoding="utf-8", errors="replace") as messages:
+                with open(_messages_of(at, scratch), encoding="utf-8", errors="replace") as messages:
                     raise _failure(command, source, code, messages.read(_SHOWN))
             _worked.add(compiler)
     except subprocess.TimeoutExpired:
@@ -127,11 +127,62 @@ def run_all(commands: Sequence[list[str]], source: Path, scratch: str) -> None:
             _hanging.add((compiler, limit))
         raise _too_slow(compiler, limit) from None
     finally:
-        for process in running:
+        compilers.end()
+
+
+class _Compilers:
+    """Compilers that run in parallel.
+
+    They are started outside of the main thread. There a signal handler, such as that of SIGINT, may raise between the
+    start of a process and the assignment of its number, so that nobody could end the process.
+    """
+
+    def __init__(self, commands: Sequence[list[str]], scratch: str) -> None:
+        self.running: list[subprocess.Popen[bytes]] = []
+        self._commands, self._scratch = commands, scratch
+        self._lock = threading.Lock()  # held while a process starts
+        self._ended = False
+        self._error: Exception | None = None
+
+    def start(self) -> None:
+        """Starts all. Raises what the start of one of them raises."""
+        if threading.current_thread() is threading.main_thread():
+            starter = threading.Thread(target=self._start_all, daemon=True)
+            try:
+                starter.start()
+            except RuntimeError:  # no further thread may start, as while the interpreter shuts down
+                self._start_all()
+            else:
+                starter.join()
+        else:
+            self._start_all()
+        if self._error is not None:
+            raise self._error
+
+    def _start_all(self) -> None:
+        try:
+            for at, command in enumerate(self._commands):
+                with self._lock:
+                    if self._ended:
+                        break
+                    self.running.append(_started(command, _messages_of(at, self._scratch), self._scratch))
+        except Exception as error:  # the thread that waits raises it
+            self._error = error
+
+    def end(self) -> None:
+        """Ends those that still run, with their children."""
+        with self._lock:
+            self._ended = True
+        for process in self.running:
             if process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+
+def _messages_of(at: int, scratch: str) -> str:
+    """Where a compiler's messages are written."""
+    return os.path.join(scratch, f"messages{at}")
 
 
 def _started(command: list[str], said: str, scratch: str) -> subprocess.Popen[bytes]:

@@ -72,8 +72,7 @@ def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> N
         return
     if func is aten.copy_.default and args[0].shape == args[1].shape:
         return
-    # A number that is a symbol has no kind.
-    if func is aten.fill_.Scalar and {int, float, bool}.issuperset(_numbers_of(func, args, kwargs)):
+    if func is aten.fill_.Scalar and (isinstance(args[1], _SYMBOLS) or _fits_every_dtype(args[1])):
         return
     _raise_as_eager(func, args, kwargs, key)
 
@@ -171,7 +170,7 @@ def check_types(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     types = _types_of(args, kwargs)
     numbers = _numbers_of(func, args, kwargs)
     if func.namespace != "aten" or func in OPAQUE or (
-            len(set(types)) <= 1 and _COMMON.issuperset(types) and bool not in numbers and complex not in numbers):
+            len(set(types)) <= 1 and _COMMON.issuperset(types) and {int, float}.issuperset(n for n, _ in numbers)):
         return
     key = func, types, numbers
     if key not in _without_kernel:
@@ -209,18 +208,20 @@ def _places_of_numbers(func: Any) -> tuple[tuple[int, str], ...]:
                  if str(argument.type).removeprefix("Optional[").removesuffix("]") in ("Tensor", "number"))
 
 
-def _numbers_of(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The kinds of the numbers among an operator's arguments: the type if every dtype can hold the number, or else the
-    type and the text of the number, as an integer dtype may refuse it."""
-    kinds: list[Any] = []
+def _numbers_of(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[type, str], ...]:
+    """The kinds of the numbers among an operator's arguments: the type, and the text of the number if a dtype may be
+    unable to hold it, or if it is zero, by which whole numbers cannot be divided. A symbol has no kind."""
+    kinds: list[tuple[type, str]] = []
     for place, name in _places_of_numbers(func):
         value: Any = args[place] if place < len(args) else kwargs.get(name)
         kind = type(value)
-        if kind is int or kind is float:
-            kinds.append(kind if 0 <= value < 128 else (kind, str(value)))
-        elif kind is bool or kind is complex:
-            kinds.append(kind)
+        if kind in (int, float, bool, complex):
+            kinds.append((kind, "" if value and (kind is complex or _fits_every_dtype(value)) else str(value)))
     return tuple(kinds)
+
+
+def _fits_every_dtype(value: Any) -> bool:
+    return isinstance(value, (int, float)) and 0 <= value < 128
 
 
 def _types_of(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[torch.dtype, ...]:

@@ -255,6 +255,22 @@ def test_a_refused_number_is_no_answer_for_others():
             assert [y.tolist() for y in compiled(x, exponent)] == [y.tolist() for y in program(x, exponent)]
 
 
+def test_division_by_zero_is_no_answer_for_other_numbers(caplog):
+    x = torch.tensor([5, 6], dtype=torch.uint8)
+    for function in (torch.remainder, torch.fmod, torch.floor_divide):
+        for number in (0, 7, False, True):
+            def program(x):
+                return function(x + 1, number) + 1
+
+            program.__code__ = program.__code__.replace()
+            expected, got = [], []
+            assert str(raised(lambda: expected.append(program(x)), (), {})) == str(
+                raised(lambda: got.append(dynamo_lite.compile(program)(x)), (), {}))
+            assert [y.tolist() for y in got] == [y.tolist() for y in expected], (function, number)
+        assert dynamo_lite.compile(lambda x: x.clone().remainder_(7), fullgraph=True)(x).tolist() == [5, 6]
+    assert not caplog.records
+
+
 def test_wrong_sizes_are_no_answer_about_types():
     def program(x):
         x @ x

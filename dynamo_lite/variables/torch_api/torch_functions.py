@@ -345,12 +345,13 @@ def _has_torch_function(tx: Tracer, *args: VariableTracker) -> VariableTracker:
 
 @handles(torch.overrides.handle_torch_function)
 def _handle_torch_function(
-    tx: Tracer, function: VariableTracker, relevant: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+    tx: Tracer, public_api: VariableTracker, relevant_args: VariableTracker, *args: VariableTracker,
+    **kwargs: VariableTracker
 ) -> VariableTracker:
-    if any_overrides(tx, [relevant]):
-        return call_override(tx, function.constant(), list(args), kwargs)
+    if any_overrides(tx, [relevant_args]):
+        return call_override(tx, public_api.constant(), list(args), kwargs)
     own = tx.values.library_function(torch.overrides.handle_torch_function)
-    return tx.call(own, [function, relevant, *args], kwargs)
+    return tx.call(own, [public_api, relevant_args, *args], kwargs)
 
 
 @handles(torch.is_tensor)

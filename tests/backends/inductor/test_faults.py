@@ -771,6 +771,23 @@ def interruptible():
     signal.signal(signal.SIGINT, before)
 
 
+def test_a_signal_while_a_compiler_starts_ends_it(here, interruptible, monkeypatch):
+    begin = toolchain._started
+
+    def started(*args):
+        process = begin(*args)
+        while not (here / "pid").exists() or not (here / "pid").read_text():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)  # in the main thread, the handler would run before the process is returned
+        return process
+
+    monkeypatch.setattr(toolchain, "_started", started)
+    with compiler(here, f"echo $$ > {here}/pid; sleep 1000"), pytest.raises(KeyboardInterrupt):
+        codecache.shared_library('extern "C" int interrupted_early() { return 1; }')
+    assert not running_in_group(int((here / "pid").read_text())) and not kept(here / "cache", ".tmp")
+
+
 def test_interrupting_a_compile_ends_the_compiler(here, interruptible):
     with compiler(here, f"echo $$ > {here}/pid; sleep 1000"):
         def interrupt():
