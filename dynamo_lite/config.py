@@ -177,7 +177,7 @@ target: dict[str, float] = _option(
     "caches in bytes, costs (the log `targets` prints all)", choices=(
         "l1", "l2", "l2_ways", "l3", "cores", "product_rate", "pack_lines", "pack_columns", "im2col", "left_lines",
         "left_columns", "transform_pixels", "transform_taps", "transform_sums", "strided_left", "streamed_left",
-        "aliased_left", "placed_right", "wake", "awake", "elements", "foreign_read", "far_read",
+        "aliased_left", "placed_right", "wake", "awake", "elements", "foreign_read", "far_read", "far_panels",
         "near_store", "far_store", "library_call", "library_sharing", "convolution_share", "product_share", "pages",
         "fetched_depth"))
 measured_products: bool = _option(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import math
+import statistics
 import time
 
 from dynamo_lite import log
@@ -95,7 +96,8 @@ def _kept(key: str) -> Costs | None:
 
 
 def _measured(source: str, simd: str) -> Costs | None:
-    """Runs the probe for ``_SECONDS`` and takes the least of each time; None if it can't be run."""
+    """Runs the probe for ``_SECONDS`` and takes the least of each time, and the median of each ratio of times; None if
+    it can't be run."""
     path = prebuilt.find(source, prebuilt.flags_for(simd))
     if path is None:
         log.artifact("targets").info("nothing is measured, as no probe was built with the package: typical costs count")
@@ -108,12 +110,14 @@ def _measured(source: str, simd: str) -> Costs | None:
         return None
     # At the beginning of a cache line, as workspaces are.
     at = ctypes.c_void_p(-(-ctypes.addressof(room) // 64) * 64)
-    least, begun = [math.inf] * _NUMBERS, time.perf_counter()
+    least, begun = [math.inf] * (_NUMBERS - _RATIOS), time.perf_counter()
+    ratios: list[list[float]] = []
     # Other work on this core, or on its other hardware thread, makes some rounds slower, but none faster.
     while time.perf_counter() - begun < _SECONDS:
         probe(at, ctypes.c_int64(_ROOM), out)
         least = [min(pair) for pair in zip(least, out)]
-    return rounded(*least)
+        ratios.append([other / out[0] if out[0] > 0 else math.nan for other in out[-_RATIOS:]])
+    return rounded(*least, *(least[0] * statistics.median(of_one) for of_one in zip(*ratios)))
 
 
 def rounded(product: float, *rest: float) -> Costs | None:

@@ -57,10 +57,25 @@ def saved_left(contraction: Contraction, info: TargetInfo) -> float:
     return costs.streamed_left + (costs.aliased_left - costs.streamed_left) * math.gcd(period, line * 4) / period
 
 
+def near_columns(contraction: Contraction, info: TargetInfo) -> int:
+    """The number of columns whose packed panels stay in the L2 cache while one block of the left operand after another
+    passes by: they may take half of it."""
+    rows, depth = number(volume(contraction.rows)), number(contraction.depth)
+    return max(info.own_cache // 2 // (4 * piece_depth(rows, depth)), MAX_PANEL)
+
+
+def packing_gain(contraction: Contraction, columns: int, info: TargetInfo) -> float:
+    """The time, in products, that is saved in each product if the left operand is packed for ``columns`` columns at a
+    time; negative if packing costs more."""
+    cost, saved = packing_left(contraction, info)
+    far = info.far_panels - 1 if columns > near_columns(contraction, info) else 0.0
+    return saved - cost / columns - far
+
+
 def packs_both(contraction: Contraction, columns: int, info: TargetInfo) -> bool:
     """Whether packing both operands costs less than it saves, if the left one is packed for ``columns`` columns."""
-    cost, saved = packing_left(contraction, info)
-    return columns > 0 and saved > cost / columns + info.costs.pack_lines / number(volume(contraction.rows))
+    return columns > 0 and packing_gain(contraction, columns, info) > (
+        info.costs.pack_lines / number(volume(contraction.rows)))
 
 
 def packed_again(contraction: Contraction, threads: int, columns: int, info: TargetInfo) -> float:
@@ -78,12 +93,13 @@ def packed_again(contraction: Contraction, threads: int, columns: int, info: Tar
 def columns_at_once(contraction: Contraction, info: TargetInfo) -> int:
     """The number of columns that a block of the left operand is packed for, a multiple of a panel; 0 if packing costs
     more than it saves. It does not depend on threads, as the last bits of results may depend on it."""
-    cost, saved = packing_left(contraction, info)
+    cost, _ = packing_left(contraction, info)
     rows, columns, depth = (number(n) for n in (volume(contraction.rows), volume(contraction.columns),
                                                  contraction.depth))
     room = max(info.near_panels // (4 * piece_depth(rows, depth)), MAX_PANEL)
     most = min(columns, math.ceil(cost / PACKING_SHARE), room)
-    if saved * most <= cost:
+    most = max(min(most, near_columns(contraction, info)), most, key=lambda n: packing_gain(contraction, n, info))
+    if packing_gain(contraction, most, info) <= 0:
         return 0
     # Divide the panels into equal parts.
     panels = -(-columns // info.panel)

@@ -40,6 +40,7 @@ from dynamo_lite.backends.inductor.scheduler.packing import (
     columns_at_once,
     left_block,
     packed_again,
+    packing_gain,
     packing_left,
     packs_both,
     piece_depth,
@@ -265,9 +266,8 @@ def _windows_at_once(contraction: Contraction, right: Patches, from_planes: floa
     columns = columns_at_once(contraction, info)
     if not columns:
         return 0
-    cost, saved = packing_left(contraction, info)
     rows = number(volume(contraction.rows))
-    return columns if packing + rows * (cost / columns - saved) < from_planes else 0
+    return columns if packing - rows * packing_gain(contraction, columns, info) < from_planes else 0
 
 
 def _widest(contraction: Contraction, info: TargetInfo) -> int:

@@ -10,7 +10,7 @@ from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.processor import Cache
 from dynamo_lite.backends.inductor.scheduler.exchanged import exchange, parts_of, stays_near
 from dynamo_lite.backends.inductor.scheduler.im2col import im2col_planes
-from dynamo_lite.backends.inductor.scheduler.packing import chunk_depth
+from dynamo_lite.backends.inductor.scheduler.packing import chunk_depth, near_columns
 from dynamo_lite.backends.inductor.scheduler.threads import share_work as share
 from dynamo_lite.backends.inductor.scheduler.winograd import group_tiles
 
@@ -125,9 +125,24 @@ def test_the_left_operand_is_packed_where_that_costs_less_than_it_saves(info):
     columns = sharing.group * info.panel
     # What is packed for all columns at once, or for equal parts of them, and stays where it is read from.
     assert columns * 1024 * 4 <= info.near_panels or columns == info.panel
-    assert columns >= min(1024, info.costs.left_lines / 0.02, info.near_panels // 4096) / 2
+    least = near_columns(strided(1024, 1024, 1024), info)
+    assert columns >= min(1024, info.costs.left_lines / 0.02, info.near_panels // 4096, least) / 2
     dear = dataclasses.replace(info, known_costs=dataclasses.replace(info.costs, left_lines=64.0, strided_left=0.01))
     assert not share_work(strided(1024, 1024, 1024), 1, dear).group
+
+
+@pytest.mark.parametrize("info", ALL, ids=lambda info: info.processor.name)
+def test_panels_stay_in_the_l2_cache_where_others_are_read_slowly(info):
+    """A block of the left operand is packed for fewer panels then, or not at all if that costs more than it saves."""
+    def columns(far, saved):
+        costs = dataclasses.replace(info.costs, left_columns=4.0, streamed_left=saved, aliased_left=saved)
+        known = dataclasses.replace(
+            info, known_costs=costs, known_figures=(*info.known_figures, ("far_panels", far)))
+        return share_work(contraction(2000, 6400, 768, Matrix("right", 0, (), 768, 1)), 1, known).group * info.panel
+
+    near = near_columns(contraction(2000, 6400, 768), info)
+    assert columns(1.0, 0.2) >= columns(1.1, 0.2) and 0 < columns(1.5, 0.2) <= max(near, info.panel)
+    assert columns(1.5, 4.0 / (2 * near)) == 0
 
 
 @pytest.mark.parametrize("info", ALL, ids=lambda info: info.processor.name)

@@ -38,12 +38,22 @@ static double share_of_rows(const Contraction& c, i64 threads, double left, doub
 }
 // Depth to which the right operand is packed at a time (piece_depth): the whole depth, if a piece and the sums of all rows would take more memory.
 static i64 piece_of(const Contraction& c) { return chunk_depth + c.rows <= c.depth ? chunk_depth : c.depth; }
-// Number of panels for which a block of the left operand is packed; 0 if it is not. `cost`: of packing an element; `saved`: of each product by packing; both
-// in products.
-static i64 group_of(const Contraction& c, double cost, double saved) {
-    const i64 near = c.costs.near_panels / (4 * piece_of(c)), enough = (i64)__builtin_ceil(cost / c.costs.packing_share);
-    const i64 most = least(least(least(c.columns, enough), near > widest_panel ? near : widest_panel), c.widest);
-    if (saved * most <= cost) return 0;
+// The time that is saved in each product if a block of the left operand is packed for `columns` columns (packing_gain). `cost`: of packing an element;
+// `saved`: of each product by packing; all in products.
+static double packing_gain(const Contraction& c, double cost, double saved, i64 near, i64 columns) {
+    return saved - cost / columns - (columns > near ? c.costs.far_panels - 1 : 0.0);
+}
+// Number of columns whose packed panels take no more than these bytes (near_columns).
+static i64 columns_in(const Contraction& c, i64 bytes) {
+    const i64 columns = bytes / (4 * piece_of(c));
+    return columns > widest_panel ? columns : widest_panel;
+}
+// Number of panels for which a block of the left operand is packed; 0 if it is not (columns_at_once).
+static i64 group_of(const Contraction& c, double cost, double saved, i64 near) {
+    const i64 enough = (i64)__builtin_ceil(cost / c.costs.packing_share);
+    i64 most = least(least(least(c.columns, enough), columns_in(c, c.costs.near_panels)), c.widest);
+    if (packing_gain(c, cost, saved, near, least(most, near)) >= packing_gain(c, cost, saved, near, most)) most = least(most, near);
+    if (packing_gain(c, cost, saved, near, most) <= 0) return 0;
     const i64 panels = units(c.columns, panel);
     return units(panels, units(panels, units(most, panel)));  // equal parts
 }
@@ -57,8 +67,8 @@ static void decide(Contraction& c) {
     if (!windows) {
         const bool streamed = c.left.depth == 1;
         const double cost = streamed ? c.costs.left_columns : c.costs.left_lines, saved = streamed ? c.costs.streamed_left : c.costs.strided_left;
-        const i64 group = group_of(c, cost, saved), columns = group * panel;
-        const bool packs_both = group && saved > cost / columns + c.costs.pack_lines / c.rows;
+        const i64 near = columns_in(c, c.far_left / 4), group = group_of(c, cost, saved, near), columns = group * panel;
+        const bool packs_both = group && packing_gain(c, cost, saved, near, columns) > c.costs.pack_lines / c.rows;
         c.direct = !packs_both && is_direct(c);
         if (!c.direct && group) {
             const i64 all = c.columns * c.batches[0] * c.batches[1] * c.batches[2] / threads;
@@ -129,9 +139,10 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
         for (i64 done = 0; done < depth; done += c.chunk) {
             const i64 now = least(c.chunk, depth - done);
             const bool more = k + done > 0;
-            // Steps of packed panels (packed_places) are listed only up to chunk_depth.
-            const float* const base = listed ? panel_ : panel_ + done * panel;
-            const i32* const steps = listed ? right.steps + done : right.steps;
+            // Lines of a matrix are evenly spaced; those of packed panels are listed only up to chunk_depth (packed_places).
+            const i64 spaced = c.direct ? c.right.depth : panel;
+            const float* const base = windows ? panel_ : panel_ + done * spaced;
+            const i32* const steps = windows ? right.steps + done : right.steps;
             for (int j = 0; j < alone; ++j)
                 for (i64 i = 0; i < now; ++i) column[j][i] = base[steps[i] + columns - alone + j];
             const bool fetches = k + done + now >= c.depth;
@@ -146,9 +157,11 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
                 // The distance of the rows that are read next: of these rows, or else of the following block.
                 const i64 next = !last ? hop : done + now >= depth ? hop - done * c.left.depth : now * c.left.depth - r * c.left.line;
                 const i64 beside = listed && r == 0 && first ? panel : 0;
-                if (columns > alone)
-                    tile_for<STREAMED>(own, columns - alone)(at, c.left.line, c.left.depth, next, own, base, steps, beside, now, sums, apart, more, fetches ? ahead.strips(count, hop) : Strips{count, hop, nullptr, nullptr});
-                else if (fetches) ahead.fetch();
+                if (columns > alone) {
+                    Strips strips = fetches ? ahead.strips(count, hop) : Strips{count, hop, nullptr, nullptr};
+                    strips.apart = spaced;
+                    (windows ? tile_for<STREAMED> : tile_for<SPACED>)(own, columns - alone)(at, c.left.line, c.left.depth, next, own, base, steps, beside, now, sums, apart, more, strips);
+                } else if (fetches) ahead.fetch();
                 if (alone) columns_for[alone - 1](at, c.left.line, own, column, now, sums + columns - alone, apart, more);
             }
         }

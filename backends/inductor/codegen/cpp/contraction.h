@@ -39,7 +39,7 @@ struct Contraction {
     // If not decided: the cost of filling a convolution's planes, in rows, and the costs of TargetInfo by which scheduler/threads.py decides.
     double packing;
     struct Costs {
-        double pack_lines, pack_columns, far_read, foreign_read, left_lines, left_columns, strided_left, streamed_left;
+        double pack_lines, pack_columns, far_read, foreign_read, left_lines, left_columns, strided_left, streamed_left, far_panels;
         i64 near_pixels, near_lines[2][2], near_panels;
         double packing_share;
     } costs;

@@ -98,7 +98,7 @@ class ContractionKernel(CppKernel):
         own = info.costs
         foreign = info.foreign_read * own.product_rate
         numbers = (own.pack_lines, own.pack_columns, info.far_read, foreign, own.left_lines, own.left_columns,
-                   own.strided_left, saved_left(self.tiles.contraction, info))
+                   own.strided_left, saved_left(self.tiles.contraction, info), info.far_panels)
         text = ", ".join(map(repr, numbers))
         self.line(f"c.costs = {{{text}, {info.near_pixels}, {{{{{period}, {places}}}, "
                   f"{{{cache_period}, {ways}}}}}, {info.near_panels}, {PACKING_SHARE!r}}};")

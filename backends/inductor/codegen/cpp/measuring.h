@@ -14,7 +14,7 @@ template <class F> static double least_time(int samples, const F& work) {
 }
 // Products as the loops of contraction.cpp compute them, ROWS rows at a time: `rows` x `panel` sums of `depth` products of the left operand (strides
 // `line` and `step`, see tile_product in panels.h) and a packed panel. The results go to `tile`, of `block` rows, and overwrite each other.
-template <Operands PACKED> static void multiply(const float* left, i64 line, i64 step, i64 rows, i64 depth, const float* packed, float* tile) {
+template <Operands OPERANDS> static void multiply(const float* left, i64 line, i64 step, i64 rows, i64 depth, const float* packed, float* tile) {
     for (i64 r = 0; r + ROWS <= rows; r += ROWS)
-        tile_product<ROWS, CV, false, PACKED>(left + (PACKED ? r * depth : r * line), line, step, ROWS * line, ROWS, packed, packed_places.at, 0, depth, tile + r % block * panel, panel, false, one_strip);
+        tile_product<ROWS, CV, false, OPERANDS>(left + r * (is_packed(OPERANDS) ? depth : line), line, step, ROWS * line, ROWS, packed, packed_places.at, 0, depth, tile + r % block * panel, panel, false, one_strip);
 }

@@ -39,28 +39,32 @@ struct PackedPlaces {
 static constexpr PackedPlaces packed_places;
 
 // Strips of rows that one call of the micro-kernel computes, one below the other: number; distance of the left operand's strips; what is called before
-// each, or null.
+// each, or null; distance of the right operand's lines if these are evenly spaced.
 struct Strips {
     int count;
     i64 hop;
     void (*before)(void*);
     void* context;
+    i64 apart = panel;
 };
 static constexpr Strips one_strip{1, 0, nullptr, nullptr};
 // The micro-kernel: the products of `rows` <= R rows and V vectors of columns, the last of which is half a vector if HALF. Rows beyond `rows` repeat the
 // last one, and are not written.
-// OPERANDS: which ones are packed. `left`: the first row, or a packed strip; `line`, `step`: its strides from row to row and along the depth; `next`: distance
-// of the rows that are read next, which are prefetched. `right`: the first column; `places`: the offset in `right` of each step of the depth (packed_places
-// for a packed panel); `beside`: distance of the columns that are read next, which are prefetched, or 0. `tile`: results, with lines `pitch` apart; `add`:
-// whether to add to what it holds. `strips`: how many times R rows are computed; the first of them see `beside`. `line`, `step` and `next` are ignored if
-// the left operand is packed, `places` and `beside` if both are.
-enum Operands { STREAMED, PACKED_LEFT, PACKED_BOTH };
+// OPERANDS: which ones are packed; SPACED: the right one is packed, or its lines are evenly spaced as those of a packed panel are. `left`: the first row, or a packed strip; `line`, `step`: its strides from row to row and along the depth; `next`: distance
+// of the rows that are read next, which are prefetched. `right`: the first column; `places`: the offset in `right` of each step of the depth;
+// `beside`: distance of the columns that are read next, which are prefetched, or 0. `tile`: results, with lines `pitch` apart; `add`:
+// whether to add to what it holds. `strips`: how many times R rows are computed. `line`, `step` and `next` are ignored if the left operand is packed, `beside`
+// if both are; `places` is read by STREAMED and PACKED_LEFT alone.
+enum Operands { STREAMED, PACKED_LEFT, SPACED, PACKED_BOTH };
+// Whether the left operand is packed.
+constexpr bool is_packed(Operands operands) { return operands == PACKED_LEFT || operands == PACKED_BOTH; }
 template <int R, int V, bool HALF = false, Operands OPERANDS = STREAMED> NOINLINE void tile_product(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, i64 pitch, bool add, const Strips& strips) {
     typedef vec<float, CL / 2> hvec;
-    constexpr bool PACKED = OPERANDS != STREAMED, PLACED = OPERANDS != PACKED_BOTH;
+    constexpr bool PACKED = is_packed(OPERANDS), PLACED = OPERANDS == STREAMED || OPERANDS == PACKED_LEFT;
     constexpr int WHOLE = HALF ? V - 1 : V, some = WHOLE ? WHOLE : 1;
     if (PACKED) step = ROWS;
-    for (int strip = 0; strip < strips.count; ++strip, left += strips.hop, tile += ROWS * pitch, beside = 0) {
+    const i64 apart = PACKED ? panel : strips.apart;
+    for (int strip = 0; strip < strips.count; ++strip, left += strips.hop, tile += ROWS * pitch, beside = PLACED ? 0 : beside) {
         if (strips.before) strips.before(strips.context);
         const float* at[R];
 #pragma GCC unroll 8
@@ -79,8 +83,15 @@ template <int R, int V, bool HALF = false, Operands OPERANDS = STREAMED> NOINLIN
                 if (!PACKED)
 #pragma GCC unroll 8
                     for (int r = 0; r < R; ++r) __builtin_prefetch(at[r] + i + next);
+                // Each strip prefetches an equal share, as all of them in a burst would wait for memory.
+                if (OPERANDS == SPACED && beside)
+                    for (i64 j = k + fetched * strip / strips.count; j < least(k + fetched * (strip + 1) / strips.count, to); ++j)
+#pragma GCC unroll 4
+                        for (int v = 0; v < V * CL; v += fetched) __builtin_prefetch(right + j * apart + beside + v);
+                // With few instructions for each step, as they limit a processor that begins two products of vectors in a cycle.
+#pragma GCC unroll 4
                 for (const i64 stop = PACKED ? to : least(k + fetched, to); k < stop; ++k, i += step) {
-                    const float* const line = right + (PLACED ? places[k] : k * panel);
+                    const float* const line = right + (PLACED ? places[k] : k * apart);
                     fvec x[some];
                     hvec y{};
 #pragma GCC unroll 4

@@ -10,18 +10,25 @@
 //   6, 7, 8    an element of transformed pixels, of transformed taps, of sums that are transformed back (winograd.h)
 //   9, 10, 11  a product whose left operand is not packed: its depth is strided; its depth is contiguous; the same with rows a page apart
 //   12         a product whose right operand is read from the planes of im2col
+// The numbers 9 to 12 are multiples of 0: they count in relation to the same products with packed operands, which are computed just before or after, since
+// the speed of a core that others share changes from one millisecond to the next.
 
-// The times of a left operand that does not fit the L1 cache: its lines have 768 elements, like those of a layer with 768 inputs. Here out[0], [1]
-// and [5], [6], [7] are the numbers 4, 5 and 9, 10, 11 of the whole.
-static void probe_left(float* source, i64 elements, float* packed, double* out) {
+// The times of a left operand that does not fit the L1 cache: its lines have 768 elements, like those of a layer with 768 inputs. `product`: number 0 of the
+// whole; here out[0], [1] and [5], [6], [7] are the numbers 4, 5 and 9, 10, 11 of it.
+static void probe_left(float* source, i64 elements, float* packed, double product, double* out) {
     alignas(64) float tile[block * panel];
     const i64 line = 768, rows = elements / line < 8 * block ? elements / line / block * block : 8 * block, depth = chunk_depth;
     out[0] = least_time(4, [&] { for (i64 r = 0; r < rows; r += block) for (i64 k = 0; k < depth; k += chain) pack_left(source + r + k * line, 1, line, chain, block, packed); }) / (rows * depth);
     out[1] = least_time(4, [&] { for (i64 r = 0; r < rows; r += block) for (i64 k = 0; k < depth; k += chain) pack_left(source + r * line + k, line, 1, chain, block, packed); }) / (rows * depth);
-    out[5] = least_time(3, [&] { multiply<STREAMED>(source, 1, line, rows, depth, packed, tile); }) / (rows * depth * panel);
+    // The time of products in relation to that of the same number of them whose left operand is a packed block.
+    const auto related = [&](i64 many, const auto& work) {
+        const double own = least_time(3, work);
+        return product * own / least_time(3, [&] { for (i64 r = 0; r < many; r += block) multiply<PACKED_BOTH>(source, 1, ROWS, block, depth, packed, tile); });
+    };
     const i64 page = 1024, fewer = elements / page < 8 * block ? elements / page / block * block : 8 * block;
-    out[7] = least_time(3, [&] { multiply<STREAMED>(source, page, 1, fewer, depth, packed, tile); }) / (fewer * depth * panel);
-    out[6] = least_time(3, [&] { multiply<STREAMED>(source, line, 1, rows, depth, packed, tile); }) / (rows * depth * panel);
+    out[5] = related(rows, [&] { multiply<SPACED>(source, 1, line, rows, depth, packed, tile); });
+    out[6] = related(rows, [&] { multiply<SPACED>(source, line, 1, rows, depth, packed, tile); });
+    out[7] = related(fewer, [&] { multiply<SPACED>(source, page, 1, fewer, depth, packed, tile); });
 }
 // The transformations of winograd.h: the pixels of a group of 3 x 16 tiles in `channels` channels, the taps of filters, and a block of sums, with the
 // fixed cost of a tile of products (its time for a depth of 0). Each sample uses other memory, because between two such steps a convolution reads and writes
@@ -90,6 +97,6 @@ LIBRARY PROBE(float* room, i64 elements, double* out) {
         for (i64 p = 0; p + panel <= columns; p += panel)
             for (i64 r = 0; r < rows; r += ROWS) tile_product<ROWS, CV, false, PACKED_LEFT>(packed + r * seen, 1, ROWS, 0, ROWS, to + p, steps, 0, seen, tile + r * panel, panel, false, one_strip);
     }) / (columns / panel * panel * rows * seen);
-    probe_left(source, many, packed, out + 4);
+    probe_left(source, many, packed, out[0], out + 4);
     probe_transforms(source, source + 1152 * 8 * ROWS, many - 1152 * 8 * ROWS, out + 6);
 }
