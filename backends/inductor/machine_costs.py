@@ -20,7 +20,7 @@ from dynamo_lite.backends.inductor.codegen.cpp.libraries import library_source, 
 from dynamo_lite.backends.inductor.processor import Processor
 
 _SUFFIX = ".costs"
-_ROOM = 1 << 19  # floats: a panel, and as many packed elements as fill a core's L2 cache
+_ROOM = 1 << 21  # floats: a panel, and more elements than fill a core's L2 cache
 _SECONDS = 0.06  # some fifteen rounds
 _LEAST, _MOST = 1.0, 64.0  # bounds of a plausible cost
 _NUMBERS = 13  # number of values that the probe measures
@@ -110,6 +110,7 @@ def _measured(source: str, simd: str) -> Costs | None:
         return None
     # At the beginning of a cache line, as workspaces are.
     at = ctypes.c_void_p(-(-ctypes.addressof(room) // 64) * 64)
+    ctypes.memset(room, 0x3f, ctypes.sizeof(room))  # numbers below 1, in memory that exists
     least, begun = [math.inf] * (_NUMBERS - _RATIOS), time.perf_counter()
     ratios: list[list[float]] = []
     # Other work on this core, or on its other hardware thread, makes some rounds slower, but none faster.

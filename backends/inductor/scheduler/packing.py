@@ -61,7 +61,8 @@ def near_columns(contraction: Contraction, info: TargetInfo) -> int:
     """The number of columns whose packed panels stay in the L2 cache while one block of the left operand after another
     passes by: they may take half of it."""
     rows, depth = number(volume(contraction.rows)), number(contraction.depth)
-    return max(info.own_cache // 2 // (4 * piece_depth(rows, depth)), MAX_PANEL)
+    columns = info.own_cache // 2 // (4 * piece_depth(rows, depth))
+    return max(columns - columns % info.panel, MAX_PANEL)
 
 
 def packing_gain(contraction: Contraction, columns: int, info: TargetInfo) -> float:

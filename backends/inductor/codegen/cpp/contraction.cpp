@@ -67,7 +67,7 @@ static void decide(Contraction& c) {
     if (!windows) {
         const bool streamed = c.left.depth == 1;
         const double cost = streamed ? c.costs.left_columns : c.costs.left_lines, saved = streamed ? c.costs.streamed_left : c.costs.strided_left;
-        const i64 near = columns_in(c, c.far_left / 4), group = group_of(c, cost, saved, near), columns = group * panel;
+        const i64 near = columns_in(c, c.far_left / 4) / panel * panel, group = group_of(c, cost, saved, near), columns = group * panel;
         const bool packs_both = group && packing_gain(c, cost, saved, near, columns) > c.costs.pack_lines / c.rows;
         c.direct = !packs_both && is_direct(c);
         if (!c.direct && group) {

@@ -1,8 +1,8 @@
 // Measures on this processor the costs of inductor/machine_costs.py, all of them in some milliseconds. Each figure is the shortest of several short
 // samples, so that it is the time of one that no other process has interrupted.
 //
-// PROBE(room, elements, out). `room`: scratch memory of `elements` floats, at least 1 << 19, that begins with a cache line. `out`: 13 times in
-// nanoseconds:
+// PROBE(room, elements, out). `room`: `elements` floats, at least 1 << 19, that begin with a cache line: ordinary numbers, in memory of this process; they are
+// overwritten. `out`: 13 times in nanoseconds:
 //   0          a product (one multiplication and addition) of a tile, both operands packed
 //   1, 2       an element of the right operand that is packed from lines, from columns
 //   3          an element that im2col copies to a plane
@@ -17,9 +17,10 @@
 // whole; here out[0], [1] and [5], [6], [7] are the numbers 4, 5 and 9, 10, 11 of it.
 static void probe_left(float* source, i64 elements, float* packed, double product, double* out) {
     alignas(64) float tile[block * panel];
-    const i64 line = 768, rows = elements / line < 8 * block ? elements / line / block * block : 8 * block, depth = chunk_depth;
-    out[0] = least_time(4, [&] { for (i64 r = 0; r < rows; r += block) for (i64 k = 0; k < depth; k += chain) pack_left(source + r + k * line, 1, line, chain, block, packed); }) / (rows * depth);
-    out[1] = least_time(4, [&] { for (i64 r = 0; r < rows; r += block) for (i64 k = 0; k < depth; k += chain) pack_left(source + r * line + k, line, 1, chain, block, packed); }) / (rows * depth);
+    // Packing reads all of the memory, more than a core's own cache holds, as weights are read that a network has not used since the last call.
+    const i64 line = 768, all = elements / line / block * block, rows = least(all, 8 * block), depth = chunk_depth;
+    out[0] = least_time(2, [&] { for (i64 r = 0; r < line; r += block) for (i64 k = 0; k < all; k += chain) pack_left(source + r + k * line, 1, line, least(chain, all - k), block, packed); }) / (line * all);
+    out[1] = least_time(2, [&] { for (i64 r = 0; r < all; r += block) for (i64 k = 0; k < depth; k += chain) pack_left(source + r * line + k, line, 1, chain, block, packed); }) / (all * depth);
     // The time of products in relation to that of the same number of them whose left operand is a packed block.
     const auto related = [&](i64 many, const auto& work) {
         const double own = least_time(3, work);
@@ -69,7 +70,6 @@ static void probe_transforms(const float* source, float* room, i64 elements, dou
 }
 LIBRARY PROBE(float* room, i64 elements, double* out) {
     alignas(64) float tile[block * panel];
-    for (i64 i = 0; i < elements; ++i) room[i] = 1.0f;
     float* const packed = room;                          // a packed panel: chunk_depth lines of at most 64 elements
     float* const source = room + chunk_depth * 64;       // the memory that is packed from, about the size of a core's own cache
     const i64 many = elements - chunk_depth * 64;
@@ -98,5 +98,5 @@ LIBRARY PROBE(float* room, i64 elements, double* out) {
             for (i64 r = 0; r < rows; r += ROWS) tile_product<ROWS, CV, false, PACKED_LEFT>(packed + r * seen, 1, ROWS, 0, ROWS, to + p, steps, 0, seen, tile + r * panel, panel, false, one_strip);
     }) / (columns / panel * panel * rows * seen);
     probe_left(source, many, packed, out[0], out + 4);
-    probe_transforms(source, source + 1152 * 8 * ROWS, many - 1152 * 8 * ROWS, out + 6);
+    probe_transforms(source, source + 1152 * 8 * ROWS, least(many, 1 << 19) - 1152 * 8 * ROWS, out + 6);
 }
