@@ -21,6 +21,7 @@ import torch
 from torch.fx import Node
 
 from dynamo_lite.backends.aot import ops
+from dynamo_lite.runtime.storage_extent import is_surely_disjoint
 
 aten = torch.ops.aten
 Emit = Callable[..., Node]
@@ -144,7 +145,8 @@ class Memory:
                 chain.append((parent, node))
                 t = parent
         except RuntimeError as error:
-            if not (_may_overlap(t.fake) or t.parent is not None and _may_overlap(t.parent.fake)):
+            fakes = [part.fake for part in (t, t.parent) if part is not None]
+            if all(is_surely_disjoint(fake.shape, fake.stride()) for fake in fakes):
                 raise
             # Other elements of the tensor change as well, which its value with a part replaced does not show.
             raise CannotFunctionalize("a write to a tensor, or a part of it, whose elements share memory") from error
@@ -224,16 +226,6 @@ def _shares_version(t: Tracked) -> bool:
     before = root._version
     torch._C._increment_version((fake,))
     return root._version != before
-
-
-def _may_overlap(fake: torch.Tensor) -> bool:
-    """Whether two elements of a tensor may lie at one place."""
-    reach = 0
-    for stride, size in sorted((stride, size) for stride, size in zip(fake.stride(), fake.shape) if size != 1):
-        if stride <= reach:
-            return True
-        reach += stride * (size - 1)
-    return False
 
 
 def chain_to_root(t: Tracked) -> list[ViewStep]:

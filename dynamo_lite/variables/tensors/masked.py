@@ -24,6 +24,7 @@ from torch import fx
 from ...exc import Unsupported
 from ...fake.dense_results import is_known_equal
 from ...runtime.masked_elements import masked_elements
+from ...runtime.storage_extent import is_surely_disjoint
 from ..base import VariableTracker, realized
 from ..constant import ConstantVariable
 from ..containers.sequences import TupleVariable
@@ -385,14 +386,7 @@ def _same_shape(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def _has_no_overlap(x: torch.Tensor) -> bool:
     """Whether no two elements surely share memory."""
-    if x._has_symbolic_sizes_strides:
-        return x.is_contiguous()
-    reach = 0
-    for stride, size in sorted((s, n) for s, n in zip(x.stride(), x.shape) if n != 1):
-        if stride <= reach:
-            return False
-        reach += stride * (size - 1)
-    return True
+    return x.is_contiguous() if x._has_symbolic_sizes_strides else is_surely_disjoint(x.shape, x.stride())
 
 
 # ---------------------------------------------------------------- the same elements later
