@@ -48,6 +48,10 @@ struct Strips {
     i64 apart = panel;
 };
 static constexpr Strips one_strip{1, 0, nullptr, nullptr};
+// A number that is known at compile time, as an argument.
+template <int N> struct number_of {
+    static constexpr int value = N;
+};
 // The micro-kernel: the products of `rows` <= R rows and V vectors of columns, the last of which is half a vector if HALF. Rows beyond `rows` repeat the
 // last one, and are not written.
 // OPERANDS: which ones are packed; SPACED: the right one is packed, or its lines are evenly spaced as those of a packed panel are. `left`: the first row, or a packed strip; `line`, `step`: its strides from row to row and along the depth; `next`: distance
@@ -88,27 +92,32 @@ template <int R, int V, bool HALF = false, Operands OPERANDS = STREAMED> NOINLIN
                     for (i64 j = k + fetched * strip / strips.count; j < least(k + fetched * (strip + 1) / strips.count, to); ++j)
 #pragma GCC unroll 4
                         for (int v = 0; v < V * CL; v += fetched) __builtin_prefetch(right + j * apart + beside + v);
-                // With few instructions for each step, as they limit a processor that begins two products of vectors in a cycle.
+                const i64 stop = PACKED ? to : least(k + fetched, to);
+                // With few instructions for each step, as they limit a processor that begins two products of vectors in a cycle: four steps are unrolled.
+                const auto steps = [&](auto count) INLINE_LAMBDA {
 #pragma GCC unroll 4
-                for (const i64 stop = PACKED ? to : least(k + fetched, to); k < stop; ++k, i += step) {
-                    const float* const line = right + (PLACED ? places[k] : k * apart);
-                    fvec x[some];
-                    hvec y{};
+                    for (int n = 0; n < count.value; ++n, ++k, i += step) {
+                        const float* const line = right + (PLACED ? places[k] : k * apart);
+                        fvec x[some];
+                        hvec y{};
 #pragma GCC unroll 4
-                    for (int v = 0; v < WHOLE; ++v) x[v] = load<CL>(line + v * CL, full());
-                    if constexpr (HALF) y = load<CL / 2>(line + WHOLE * CL, full());
-                    if (PLACED && beside)
+                        for (int v = 0; v < WHOLE; ++v) x[v] = load<CL>(line + v * CL, full());
+                        if constexpr (HALF) y = load<CL / 2>(line + WHOLE * CL, full());
+                        if (PLACED && beside)
 #pragma GCC unroll 4
-                        for (int v = 0; v < V * CL; v += fetched) __builtin_prefetch(line + beside + v);
+                            for (int v = 0; v < V * CL; v += fetched) __builtin_prefetch(line + beside + v);
 #pragma GCC unroll 8
-                    for (int r = 0; r < R; ++r) {
-                        const float element = PACKED ? left[i + r] : at[r][i];
-                        const fvec w = bc<CL>(element);
+                        for (int r = 0; r < R; ++r) {
+                            const float element = PACKED ? left[i + r] : at[r][i];
+                            const fvec w = bc<CL>(element);
 #pragma GCC unroll 4
-                        for (int v = 0; v < WHOLE; ++v) sum[r][v] = fma_(w, x[v], sum[r][v]);
-                        if constexpr (HALF) half[r] = fma_(bc<CL / 2>(element), y, half[r]);
+                            for (int v = 0; v < WHOLE; ++v) sum[r][v] = fma_(w, x[v], sum[r][v]);
+                            if constexpr (HALF) half[r] = fma_(bc<CL / 2>(element), y, half[r]);
+                        }
                     }
-                }
+                };
+                while (k + 4 <= stop) steps(number_of<4>());
+                while (k < stop) steps(number_of<1>());
             }
             const bool more = add || from > 0;
 #pragma GCC unroll 8
