@@ -54,8 +54,8 @@ template <int N> struct number_of {
 };
 // The micro-kernel: the products of `rows` <= R rows and V vectors of columns, the last of which is half a vector if HALF. Rows beyond `rows` repeat the
 // last one, and are not written.
-// OPERANDS: which ones are packed; SPACED: the right one is packed, or its lines are evenly spaced as those of a packed panel are. `left`: the first row, or a packed strip; `line`, `step`: its strides from row to row and along the depth; `next`: distance
-// of the rows that are read next, which are prefetched. `right`: the first column; `places`: the offset in `right` of each step of the depth;
+// OPERANDS: which ones are packed; SPACED: the right one is packed, or its lines are evenly spaced as those of a packed panel are. `left`: the first row,
+// or a packed strip; `line`, `step`: its strides from row to row and along the depth; `next`: distance of the rows that are read next, which are prefetched. `right`: the first column; `places`: the offset in `right` of each step of the depth;
 // `beside`: distance of the columns that are read next, which are prefetched, or 0. `tile`: results, with lines `pitch` apart; `add`:
 // whether to add to what it holds. `strips`: how many times R rows are computed. `line`, `step` and `next` are ignored if the left operand is packed, `beside`
 // if both are; `places` is read by STREAMED and PACKED_LEFT alone.
@@ -93,7 +93,8 @@ template <int R, int V, bool HALF = false, Operands OPERANDS = STREAMED> NOINLIN
 #pragma GCC unroll 4
                         for (int v = 0; v < V * CL; v += fetched) __builtin_prefetch(right + j * apart + beside + v);
                 const i64 stop = PACKED ? to : least(k + fetched, to);
-                // With few instructions for each step, as they limit a processor that begins two products of vectors in a cycle: four steps are unrolled.
+                // Four steps are unrolled: instructions beside the products limit a processor that begins two products of vectors in a cycle. g++ 12 does not
+                // unroll this loop by a pragma that stands on it; it does unroll one with a constant number of steps.
                 const auto steps = [&](auto count) INLINE_LAMBDA {
 #pragma GCC unroll 4
                     for (int n = 0; n < count.value; ++n, ++k, i += step) {
