@@ -175,11 +175,11 @@ cpp_simd: str = _option(
 target: dict[str, float] = _option(
     {}, "what is known of the processor better than it is read or measured, by name, as l2=2097152,cores=2: sizes of "
     "caches in bytes, costs (the log `targets` prints all)", choices=(
-        "l1", "l2", "l2_ways", "l3", "cores", "product_rate", "pack_lines", "pack_columns", "im2col", "left_lines",
-        "left_columns", "transform_pixels", "transform_taps", "transform_sums", "strided_left", "streamed_left",
-        "aliased_left", "placed_right", "wake", "awake", "elements", "foreign_read", "far_read", "far_panels",
-        "near_store", "far_store", "library_call", "library_sharing", "convolution_share", "product_share", "pages",
-        "fetched_depth"))
+        "l1", "l2", "l2_ways", "l3", "cores", "product_rate", "pack_lines", "pack_columns", "pack_far_lines",
+        "pack_far_columns", "im2col", "left_lines", "left_columns", "near_left_lines", "near_left_columns",
+        "transform_pixels", "transform_taps", "transform_sums", "strided_left", "streamed_left", "aliased_left",
+        "placed_right", "wake", "awake", "elements", "foreign_read", "far_read", "near_store", "far_store",
+        "library_call", "library_sharing", "convolution_share", "product_share", "pages", "fetched_depth"))
 measured_products: bool = _option(
     False, "whether the library or our loops compute a matrix product on a CPU is decided by what both take for one of "
     "its kind, measured once in some milliseconds and kept in the cache folder; off, our loops compute it, unless the "

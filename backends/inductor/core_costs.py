@@ -59,7 +59,6 @@ FIGURES = {
     "elements": Figure(2, 10.0, 0.5, 200.0, caches=0.75, per=True),
     "foreign_read": Figure(3, 0.25, 0.0, 10.0, caches=0.25, is_shared=True),
     "far_read": Figure(4, 1.05, 0.5, 3.0, 2, room=1 << 14, caches=4, is_ratio=True),
-    "far_panels": Figure(7, 1.05, 0.5, 3.0, 2, room=1 << 16, caches=2, is_ratio=True),
     "near_store": Figure(5, 1.0, 0.05, 20.0, room=1 << 15),
     "far_store": Figure(6, 9.0, 0.05, 100.0, room=1 << 16, caches=4),
 }

@@ -23,7 +23,7 @@ _SUFFIX = ".costs"
 _ROOM = 1 << 21  # floats: a panel, and more elements than fill a core's L2 cache
 _SECONDS = 0.06  # some six rounds on an Intel Xeon (Emerald Rapids)
 _LEAST, _MOST = 1.0, 64.0  # bounds of a plausible cost
-_NUMBERS = 13  # number of values that the probe measures
+_NUMBERS = 17  # number of values that the probe measures
 _RATIOS = 4  # the last of them are times of products
 
 
@@ -33,9 +33,13 @@ class Costs:
 
     Attributes:
         product_rate: products per nanosecond of one core: half its GFLOP/s.
-        pack_lines, pack_columns: packing one element of the right operand, from lines and from columns.
+        pack_lines, pack_columns: packing one element of the right operand, from lines and from columns, which are in
+            the core's own L2 cache, several panels at a time.
+        pack_far_lines, pack_far_columns: the same panel by panel, from beyond that cache.
         im2col: copying one element to a plane of im2col.
-        left_lines, left_columns: packing one element of the left operand, from lines and from columns.
+        left_lines, left_columns: packing one element of the left operand, from lines and from columns, which come from
+            beyond the core's own L2 cache.
+        near_left_lines, near_left_columns: the same if the operand is in that cache.
         transform_pixels, transform_taps, transform_sums: transforming one element of the image, of the filter and of
             the result in Winograd's algorithm (``winograd.h``).
         strided_left, streamed_left: additional cost of a product whose left operand is not packed, if its depth is
@@ -48,9 +52,13 @@ class Costs:
     product_rate: float = 58.0
     pack_lines: float = 4.0
     pack_columns: float = 4.0
+    pack_far_lines: float = 8.0
+    pack_far_columns: float = 8.0
     im2col: float = 6.0
     left_lines: float = 6.0
     left_columns: float = 8.0
+    near_left_lines: float = 5.0
+    near_left_columns: float = 5.0
     transform_pixels: float = 6.0
     transform_taps: float = 8.0
     transform_sums: float = 6.0

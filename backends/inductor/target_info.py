@@ -126,12 +126,6 @@ class TargetInfo:
         return self._figure("far_read")
 
     @property
-    def far_panels(self) -> float:
-        """Ratio of the time of products of a packed block with panels that come from beyond a core's L2 cache, to the
-        time of those with a panel in it."""
-        return self._figure("far_panels")
-
-    @property
     def foreign_read(self) -> float:
         """Additional nanoseconds for the sequential read of an element that another core has written last."""
         return self._figure("foreign_read")

@@ -23,6 +23,8 @@ MAX_LANES = 16
 MAX_PANEL = 64
 # Depth (number of products per sum) of the pieces in which a deep operand is packed and multiplied.
 CHUNK_DEPTH = 512
+# Depth to which the right operand is packed at a time if partial sums of few rows are kept meanwhile.
+PIECE_DEPTH = 128
 # Number of products that are accumulated one after the other; longer sums are sums of such partial sums.
 CHAIN_DEPTH = 256
 # Rows of a block of ``panels.h``: each block passes over the panels once more. With exchanged operands, the number of

@@ -15,8 +15,8 @@ from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Pa
 from dynamo_lite.backends.inductor.scheduler.threads import LateDecision, WorkSharing, share_work
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
-DECIDED = ("by_rows", "slot", "kept", "group", "chunk", "strip", "copies", "row_parts", "block_parts", "tile_lines",
-           "tile_groups", "tile_rows")
+DECIDED = ("by_rows", "slot", "kept", "group", "chunk", "piece", "strip", "copies", "row_parts", "block_parts",
+           "tile_lines", "tile_groups", "tile_rows")
 """The fields of ``WorkSharing`` that are decided at each call; the others are the same for all sizes."""
 OF_EACH = ("tile_rows", "tile_columns", "several", "slot")
 """The numbers that are decided for a depthwise convolution: the result of ``Patches.tiles``."""

@@ -13,7 +13,9 @@ from dynamo_lite.backends.inductor.ir.contraction import (
     CHAIN_DEPTH,
     CHUNK_DEPTH,
     MAX_PANEL,
+    PIECE_DEPTH,
     Contraction,
+    Matrix,
     number,
     volume,
 )
@@ -41,9 +43,10 @@ def packing_left(contraction: Contraction, info: TargetInfo) -> tuple[float, flo
     """The cost of packing an element of the left operand, and the time that it saves in each product of the element;
     both in products."""
     costs = info.costs
+    near = number(volume(contraction.rows)) * number(contraction.depth) * 4 <= info.near_result
     if contraction.left.depth_is_contiguous:
-        return costs.left_columns, saved_left(contraction, info)
-    return costs.left_lines, costs.strided_left
+        return costs.near_left_columns if near else costs.left_columns, saved_left(contraction, info)
+    return costs.near_left_lines if near else costs.left_lines, costs.strided_left
 
 
 def saved_left(contraction: Contraction, info: TargetInfo) -> float:
@@ -58,10 +61,12 @@ def saved_left(contraction: Contraction, info: TargetInfo) -> float:
 
 
 def near_columns(contraction: Contraction, info: TargetInfo) -> int:
-    """The number of columns whose packed panels stay in the L2 cache while one block of the left operand after another
-    passes by: they may take half of it."""
+    """The number of columns whose packed panels, and the sums that are kept meanwhile, stay in the L2 cache: they may
+    take half of it. Beyond it, packing writes to memory that other cores share, and each block of the left operand's
+    rows reads the panels from there."""
     rows, depth = number(volume(contraction.rows)), number(contraction.depth)
-    columns = info.own_cache // 2 // (4 * piece_depth(rows, depth))
+    piece = piece_depth(rows, depth)
+    columns = info.own_cache // 2 // (4 * (piece + (rows if piece < depth else 0)))
     return max(columns - columns % info.panel, MAX_PANEL)
 
 
@@ -69,8 +74,20 @@ def packing_gain(contraction: Contraction, columns: int, info: TargetInfo) -> fl
     """The time, in products, that is saved in each product if the left operand is packed for ``columns`` columns at a
     time; negative if packing costs more."""
     cost, saved = packing_left(contraction, info)
-    far = info.far_panels - 1 if columns > near_columns(contraction, info) else 0.0
-    return saved - cost / columns - far
+    return saved - cost / columns
+
+
+def fetching_gain(contraction: Contraction, info: TargetInfo) -> float:
+    """The time, in products, that is saved in each product if the right operand is packed for many columns at a time:
+    the next piece is prefetched then, line after line, while the products of one are computed."""
+    right, costs = contraction.right, info.costs
+    columns, depth = number(volume(contraction.columns)), number(contraction.depth)
+    if not isinstance(right, Matrix) or columns * depth * 4 <= info.own_cache:
+        return 0.0
+    rows = number(volume(contraction.rows))
+    if right.line == 1:
+        return max(costs.pack_far_lines - costs.pack_lines, 0.0) / rows
+    return max(costs.pack_far_columns - costs.pack_columns, 0.0) / rows if right.depth == 1 else 0.0
 
 
 def packs_both(contraction: Contraction, columns: int, info: TargetInfo) -> bool:
@@ -95,12 +112,9 @@ def columns_at_once(contraction: Contraction, info: TargetInfo) -> int:
     """The number of columns that a block of the left operand is packed for, a multiple of a panel; 0 if packing costs
     more than it saves. It does not depend on threads, as the last bits of results may depend on it."""
     cost, _ = packing_left(contraction, info)
-    rows, columns, depth = (number(n) for n in (volume(contraction.rows), volume(contraction.columns),
-                                                 contraction.depth))
-    room = max(info.near_panels // (4 * piece_depth(rows, depth)), MAX_PANEL)
-    most = min(columns, math.ceil(cost / PACKING_SHARE), room)
-    most = max(min(most, near_columns(contraction, info)), most, key=lambda n: packing_gain(contraction, n, info))
-    if packing_gain(contraction, most, info) <= 0:
+    columns = number(volume(contraction.columns))
+    most = min(columns, math.ceil(cost / PACKING_SHARE), near_columns(contraction, info))
+    if packing_gain(contraction, most, info) + fetching_gain(contraction, info) <= 0:
         return 0
     # Divide the panels into equal parts.
     panels = -(-columns // info.panel)
@@ -108,7 +122,14 @@ def columns_at_once(contraction: Contraction, info: TargetInfo) -> int:
     return -(-panels // parts) * info.panel
 
 
-def piece_depth(rows: int, depth: int) -> int:
-    """The depth to which the right operand is packed at a time. Partial sums are kept between two pieces, so the whole
-    depth is packed at once if that takes less memory."""
+def piece_depth(rows: int, depth: int, together: bool = True) -> int:
+    """The depth to which the right operand is packed at a time. Partial sums of all rows are kept between two pieces,
+    so the whole depth is packed at once if that takes less memory. Shallow pieces, for which more columns fit a cache,
+    load and store the sums more often, so they have to take half of that memory.
+
+    Args:
+        together: whether a block of the left operand is packed for several panels.
+    """
+    if together and 2 * (PIECE_DEPTH + rows) <= depth:
+        return PIECE_DEPTH
     return CHUNK_DEPTH if CHUNK_DEPTH + rows <= depth else depth

@@ -26,6 +26,7 @@ from dynamo_lite.backends.inductor.ir.contraction import (
     CHUNK_DEPTH,
     MAX_LANES,
     MAX_PANEL,
+    PIECE_DEPTH,
     Contraction,
     Matrix,
     Patches,
@@ -41,7 +42,6 @@ from dynamo_lite.backends.inductor.scheduler.packing import (
     left_block,
     packed_again,
     packing_gain,
-    packing_left,
     packs_both,
     piece_depth,
     saved_left,
@@ -90,6 +90,8 @@ class WorkSharing:
         group: number of panels that each packed block of the left operand serves; 0: the left operand is read in place.
         chunk: depth (number of products per sum) of the pieces that are multiplied at a time, and so of a packed block
             of the left operand.
+        piece: depth to which a matrix that is the right operand is packed at a time; 0 for other right operands, and if
+            it is not packed.
         strip, copies: for convolutions, see ``Im2colPlanes``; with exchanged operands, see ``Exchange``.
         row_parts, block_parts: with exchanged operands or Winograd's filtering, the number of parts that the rows, and
             the blocks (or groups) of windows, are divided into; their product is at most ``slots``. 0: neither is used.
@@ -109,6 +111,7 @@ class WorkSharing:
     direct: bool = False
     group: ix.Index = 0
     chunk: ix.Index = CHUNK_DEPTH
+    piece: ix.Index = 0
     strip: ix.Index = 0
     copies: bool | ix.Index = False
     row_parts: ix.Index = 0
@@ -124,8 +127,8 @@ class WorkSharing:
 
     def indices(self) -> tuple[ix.Index, ...]:
         """All numbers that may be symbolic."""
-        return (self.by_rows, self.slot, self.kept, self.group, self.chunk, self.strip, self.copies, self.row_parts,
-                self.block_parts, self.tile_lines, self.tile_groups, self.tile_rows, *self.tiles)
+        return (self.by_rows, self.slot, self.kept, self.group, self.chunk, self.piece, self.strip, self.copies,
+                self.row_parts, self.block_parts, self.tile_lines, self.tile_groups, self.tile_rows, *self.tiles)
 
     @property
     def exchanged(self) -> bool:
@@ -228,14 +231,15 @@ def _packed(contraction: Contraction, threads: int, group: int, packing: float, 
     again = packed_again(contraction, threads, group * info.panel, info) if group else 1.0
     by_rows = _by_rows(contraction, threads, packing, info, again)
     rows, depth = number(volume(contraction.rows)), number(contraction.depth)
-    piece = piece_depth(rows, depth)
+    piece = piece_depth(rows, depth, group > 0)
     kept = rows if piece < depth else 0
     if by_rows:
         kept = rounded(-(-kept // threads), MAX_LANES)
     if not group:
-        return WorkSharing(by_rows, threads, (piece + kept + MAX_LANES) * MAX_PANEL, kept)
+        return WorkSharing(by_rows, threads, (piece + kept + MAX_LANES) * MAX_PANEL, kept, piece=piece)
     slot = (piece + (kept if kept else BLOCK)) * group * info.panel + MAX_LANES + left_block(info)
-    return WorkSharing(by_rows, threads, rounded(slot, MAX_PANEL), kept, group=group, chunk=chunk_depth(info))
+    return WorkSharing(by_rows, threads, rounded(slot, MAX_PANEL), kept, group=group, chunk=chunk_depth(info),
+                       piece=piece)
 
 
 def _window_packing(right: Patches, info: TargetInfo) -> float:
@@ -273,11 +277,11 @@ def _windows_at_once(contraction: Contraction, right: Patches, from_planes: floa
 def _widest(contraction: Contraction, info: TargetInfo) -> int:
     """Upper bound, over all values of symbolic sizes, of the number of columns that a block of the left operand is
     packed for."""
-    cost, _ = packing_left(contraction, info)
-    columns, depth = volume(contraction.columns), contraction.depth
-    most = math.ceil(cost / PACKING_SHARE)
+    costs, columns, depth = info.costs, volume(contraction.columns), contraction.depth
+    most = math.ceil(max(costs.left_lines, costs.left_columns, costs.near_left_lines, costs.near_left_columns)
+                     / PACKING_SHARE)
     if isinstance(depth, int):
-        most = min(most, info.near_panels // (4 * min(depth, CHUNK_DEPTH)))
+        most = min(most, info.own_cache // 2 // (4 * min(depth, PIECE_DEPTH)))
     if isinstance(columns, int):
         most = min(most, columns)
     return max(rounded(most, info.panel), MAX_PANEL)

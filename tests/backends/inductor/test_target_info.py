@@ -136,9 +136,11 @@ def test_config_replaces_single_values():
 def test_costs_are_replaced_too():
     with config.patch(target={"product_rate": 80, "pack_lines": 9, "pack_columns": 10, "im2col": 11, "left_lines": 12,
                               "left_columns": 13, "transform_pixels": 14, "transform_taps": 15, "transform_sums": 16,
-                              "strided_left": 0.25, "streamed_left": 0.125,
+                              "pack_far_lines": 17, "pack_far_columns": 18, "near_left_lines": 19,
+                              "near_left_columns": 20, "strided_left": 0.25, "streamed_left": 0.125,
                               "aliased_left": 0.5, "placed_right": 0.75}):
-        assert target_info.current().costs == Costs(80, 9, 10, 11, 12, 13, 14, 15, 16, 0.25, 0.125, 0.5, 0.75)
+        assert target_info.current().costs == Costs(
+            80, 9, 10, 17, 18, 11, 12, 13, 19, 20, 14, 15, 16, 0.25, 0.125, 0.5, 0.75)
     with config.patch(target={"im2col": 30}):
         costs = target_info.current().costs
         assert costs.im2col == 30 and costs.pack_lines >= 1

@@ -141,10 +141,11 @@ def test_narrower_vectors(name, simd):
 
 # Costs with which windows are packed where they have no border and overlap little, and operands exchange their roles
 # elsewhere; with which planes have filters in streams; packed ones; with which operands exchange their roles anywhere.
-PACKED = {"streamed_left": 0.5, "aliased_left": 0.5, "left_columns": 1.0, "pack_columns": 0.1}
+PACKED = {"streamed_left": 0.5, "aliased_left": 0.5, "left_columns": 1.0, "near_left_columns": 1.0, "pack_columns": 0.1}
 STREAMED = {"streamed_left": 1e-6, "aliased_left": 1e-6, "placed_right": 1e-6, "pack_columns": 1000.0}
-PLANES = {"streamed_left": 0.5, "aliased_left": 0.5, "placed_right": 1e-6, "left_columns": 1.0, "pack_columns": 1000.0}
-EXCHANGED = {"streamed_left": 10.0, "aliased_left": 10.0, "left_columns": 1e6, "pack_columns": 0.01}
+PLANES = {**PACKED, "placed_right": 1e-6, "pack_columns": 1000.0}
+EXCHANGED = {"streamed_left": 10.0, "aliased_left": 10.0, "left_columns": 1e6, "near_left_columns": 1e6,
+             "pack_columns": 0.01}
 
 
 def ways(fn, args):

@@ -10,13 +10,13 @@ pytestmark = pytest.mark.by_turns(3)
 R = torch.randn
 
 
-def check(fn, *args, kernels=None, library=0):
+def check(fn, *args, kernels=None, library=0, dynamic=None):
     """``fn`` compiled is as near to the result in double as eager, has eager's strides, and takes so many kernels."""
     torch.manual_seed(0)
     dynamo_lite.reset()
     dynamo_lite.reset_metrics()
     with torch.no_grad():
-        got, want = dynamo_lite.compile(fn)(*args), fn(*args)
+        got, want = dynamo_lite.compile(fn, dynamic=dynamic)(*args), fn(*args)
         exact = fn(*[a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args])
     assert got.stride() == want.stride() and got.dtype is want.dtype
     error, theirs = ((x - exact).abs().max().item() for x in (got, want))
@@ -218,6 +218,19 @@ def test_whether_the_left_operand_is_packed_changes_nothing(simd, form, m, k, n)
     for left in (ALWAYS, NEVER):
         with dynamo_lite.config.patch(cpp_simd=simd, target=left):
             check(fn, x, y, kernels=1)
+
+
+@pytest.mark.parametrize("simd", ["avx512", "avx2", "scalar"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("m, k, n", [(7, 300, 700), (131, 1301, 259), (48, 513, 1030), (30, 330, 98)])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_right_operands_from_memory_are_prefetched(simd, form, m, k, n, dynamic):
+    """With a small L2 cache: groups of few panels, shallow pieces, of which the last one and the last group are smaller;
+    decided when the graph is compiled, and at the call."""
+    fn, first, second = FORMS[form]
+    x, y = R(k, m) if first else R(m, k), R(n, k) if second else R(k, n)
+    with dynamo_lite.config.patch(cpp_simd=simd, target={**ALWAYS, "l2": 1 << 17}):
+        check(fn, x, y, kernels=1, dynamic=dynamic)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -5,7 +5,7 @@ import pytest
 from processors import ALL, ARM, DESKTOP, EPYC, XEON
 
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches
+from dynamo_lite.backends.inductor.ir.contraction import MAX_PANEL, Contraction, Matrix, Patches
 from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.processor import Cache
 from dynamo_lite.backends.inductor.scheduler.exchanged import exchange, parts_of, stays_near
@@ -122,27 +122,32 @@ def test_the_left_operand_is_packed_where_that_costs_less_than_it_saves(info):
     sharing = share_work(strided(1024, 1024, 1024), 1, info)
     assert sharing.group and not sharing.direct and sharing.chunk == chunk_depth(info)
     assert not share_work(strided(1024, info.lanes, 1024), 1, info).group, "each element is read for one vector"
-    columns = sharing.group * info.panel
-    # What is packed for all columns at once, or for equal parts of them, and stays where it is read from.
-    assert columns * 1024 * 4 <= info.near_panels or columns == info.panel
-    least = near_columns(strided(1024, 1024, 1024), info)
-    assert columns >= min(1024, info.costs.left_lines / 0.02, info.near_panels // 4096, least) / 2
+    columns, least = sharing.group * info.panel, near_columns(strided(1024, 1024, 1024), info)
+    assert columns <= least and columns >= min(1024, info.costs.left_lines / 0.02, least) / 2
     dear = dataclasses.replace(info, known_costs=dataclasses.replace(info.costs, left_lines=64.0, strided_left=0.01))
     assert not share_work(strided(1024, 1024, 1024), 1, dear).group
 
 
 @pytest.mark.parametrize("info", ALL, ids=lambda info: info.processor.name)
-def test_panels_stay_in_the_l2_cache_where_others_are_read_slowly(info):
-    """A block of the left operand is packed for fewer panels then, or not at all if that costs more than it saves."""
-    def columns(far, saved):
-        costs = dataclasses.replace(info.costs, left_columns=4.0, streamed_left=saved, aliased_left=saved)
-        known = dataclasses.replace(
-            info, known_costs=costs, known_figures=(*info.known_figures, ("far_panels", far)))
-        return share_work(contraction(2000, 6400, 768, Matrix("right", 0, (), 768, 1)), 1, known).group * info.panel
+def test_panels_and_kept_sums_stay_in_the_l2_cache(info):
+    sizes = (128, 768, 768), (128, 3072, 768), (128, 768, 3072), (512, 6400, 768), (2000, 900, 70)
+    for rows, columns, depth in sizes:
+        sharing = share_work(strided(rows, columns, depth), 1, info)
+        if sharing.group > MAX_PANEL // info.panel:
+            held = sharing.piece + (rows if sharing.kept else 0)
+            assert sharing.group * info.panel * held * 4 <= info.own_cache // 2, (rows, columns, depth)
 
-    near = near_columns(contraction(2000, 6400, 768), info)
-    assert columns(1.0, 0.2) >= columns(1.1, 0.2) and 0 < columns(1.5, 0.2) <= max(near, info.panel)
-    assert columns(1.5, 4.0 / (2 * near)) == 0
+
+@pytest.mark.parametrize("info", ALL, ids=lambda info: info.processor.name)
+def test_a_right_operand_from_memory_is_packed_for_many_columns_at_once(info):
+    """The next piece is prefetched then, which saves time even where packing the left operand saves none."""
+    def group(columns, far):
+        costs = dataclasses.replace(info.costs, streamed_left=0.0, aliased_left=0.0, pack_lines=8.0, pack_far_lines=far)
+        made = contraction(128, columns, 768)
+        return share_work(made, 1, dataclasses.replace(info, known_costs=costs)).group
+
+    assert group(6400, 40.0) > 0 and not group(6400, 8.0)
+    assert not group(64, 40.0), "it stays in the own cache"
 
 
 @pytest.mark.parametrize("info", ALL, ids=lambda info: info.processor.name)

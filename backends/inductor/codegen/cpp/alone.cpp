@@ -11,9 +11,9 @@ LIBRARY ALONE(const i64* n, const float* left, const float* right, float* result
     c.left.p = left, c.left.line = n[3], c.left.depth = n[4];
     c.right.p = right, c.right.line = n[5], c.right.depth = n[6];
     c.transposed = n[7], c.by_rows = n[8], c.direct = n[9], c.decided = true;
-    c.threads = (int)n[10], c.slots = (int)n[10], c.slot = n[11], c.kept = n[12], c.group = n[13], c.chunk = n[14];
-    for (int d = 0; d < 3; ++d) c.batches[d] = n[15 + d], c.left.batch[d] = n[18 + d], c.right.batch[d] = n[21 + d];
-    const i64* const w = n + 24;
+    c.threads = (int)n[10], c.slots = (int)n[10], c.slot = n[11], c.kept = n[12], c.group = n[13], c.chunk = n[14], c.piece = n[15];
+    for (int d = 0; d < 3; ++d) c.batches[d] = n[16 + d], c.left.batch[d] = n[19 + d], c.right.batch[d] = n[22 + d];
+    const i64* const w = n + 25;
     c.windows = {w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13]};
     c.windows.strip = w[14], c.windows.copies = w[15], c.row_parts = w[16], c.block_parts = w[17];
     c.windows.set_tiles(w[18], w[19], w[20], w[21]), c.tile_lines = w[22], c.tile_groups = w[23], c.tile_rows = w[24], c.taps = w[25], c.far_left = w[26];

@@ -36,24 +36,24 @@ static double share_of_rows(const Contraction& c, i64 threads, double left, doub
     const double cost = left > c.far_left * (double)threads ? c.costs.far_read : 1.0;
     return cost * (least(units(units(c.rows, unit), threads) * unit, c.rows) + packing) / (c.rows + packing);
 }
-// Depth to which the right operand is packed at a time (piece_depth): the whole depth, if a piece and the sums of all rows would take more memory.
-static i64 piece_of(const Contraction& c) { return chunk_depth + c.rows <= c.depth ? chunk_depth : c.depth; }
-// The time that is saved in each product if a block of the left operand is packed for `columns` columns (packing_gain). `cost`: of packing an element;
-// `saved`: of each product by packing; all in products.
-static double packing_gain(const Contraction& c, double cost, double saved, i64 near, i64 columns) {
-    return saved - cost / columns - (columns > near ? c.costs.far_panels - 1 : 0.0);
+// Depth to which the right operand is packed at a time (piece_depth). `together`: whether a block of the left one is packed for several panels.
+static i64 piece_of(const Contraction& c, bool together) {
+    if (together && 2 * (shallow_depth + c.rows) <= c.depth) return shallow_depth;
+    return chunk_depth + c.rows <= c.depth ? chunk_depth : c.depth;
 }
-// Number of columns whose packed panels take no more than these bytes (near_columns).
-static i64 columns_in(const Contraction& c, i64 bytes) {
-    const i64 columns = bytes / (4 * piece_of(c));
-    return columns > widest_panel ? columns : widest_panel;
+// The time that is saved in each product if the right operand is packed for many columns at a time, and so prefetched (fetching_gain).
+static double fetching_gain(const Contraction& c) {
+    const bool lines = c.right.line == 1;
+    if (c.columns * c.depth * 4 <= c.far_left / 2 || !lines && c.right.depth != 1) return 0;
+    const double gain = lines ? c.costs.pack_far_lines - c.costs.pack_lines : c.costs.pack_far_columns - c.costs.pack_columns;
+    return gain > 0 ? gain / c.rows : 0;
 }
-// Number of panels for which a block of the left operand is packed; 0 if it is not (columns_at_once).
-static i64 group_of(const Contraction& c, double cost, double saved, i64 near) {
-    const i64 enough = (i64)__builtin_ceil(cost / c.costs.packing_share);
-    i64 most = least(least(least(c.columns, enough), columns_in(c, c.costs.near_panels)), c.widest);
-    if (packing_gain(c, cost, saved, near, least(most, near)) >= packing_gain(c, cost, saved, near, most)) most = least(most, near);
-    if (packing_gain(c, cost, saved, near, most) <= 0) return 0;
+// Number of panels for which a block of the left operand is packed; 0 if it is not (columns_at_once). `cost`: of packing an element; `saved`: of each product
+// by packing; both in products.
+static i64 group_of(const Contraction& c, double cost, double saved) {
+    const i64 piece = piece_of(c, true), fit = c.far_left / 4 / (4 * (piece + (piece < c.depth ? c.rows : 0))) / panel * panel, near = fit > widest_panel ? fit : widest_panel;
+    const i64 most = least(least(least(c.columns, (i64)__builtin_ceil(cost / c.costs.packing_share)), near), c.widest);
+    if (saved - cost / most + fetching_gain(c) <= 0) return 0;
     const i64 panels = units(c.columns, panel);
     return units(panels, units(panels, units(most, panel)));  // equal parts
 }
@@ -66,9 +66,11 @@ static void decide(Contraction& c) {
     const bool windows = c.windows.channels > 0;
     if (!windows) {
         const bool streamed = c.left.depth == 1;
-        const double cost = streamed ? c.costs.left_columns : c.costs.left_lines, saved = streamed ? c.costs.streamed_left : c.costs.strided_left;
-        const i64 near = columns_in(c, c.far_left / 4) / panel * panel, group = group_of(c, cost, saved, near), columns = group * panel;
-        const bool packs_both = group && packing_gain(c, cost, saved, near, columns) > c.costs.pack_lines / c.rows;
+        const bool close = c.rows * c.depth * 4 <= c.far_left / 4;
+        const double columns_cost = close ? c.costs.near_left_columns : c.costs.left_columns, lines_cost = close ? c.costs.near_left_lines : c.costs.left_lines;
+        const double cost = streamed ? columns_cost : lines_cost, saved = streamed ? c.costs.streamed_left : c.costs.strided_left;
+        const i64 group = group_of(c, cost, saved), columns = group * panel;
+        const bool packs_both = group && saved - cost / columns > c.costs.pack_lines / c.rows;
         c.direct = !packs_both && is_direct(c);
         if (!c.direct && group) {
             const i64 all = c.columns * c.batches[0] * c.batches[1] * c.batches[2] / threads;
@@ -80,7 +82,8 @@ static void decide(Contraction& c) {
     }
     c.by_rows = share_of_rows(c, threads, left, packing) < share_of_panels(c, threads, left) * foreign * again;
     if (!windows && !c.direct) {
-        c.kept = chunk_depth + c.rows <= c.depth && chunk_depth < c.depth ? c.rows : 0;
+        c.piece = piece_of(c, c.group);
+        c.kept = c.piece < c.depth ? c.rows : 0;
         if (c.by_rows) c.kept = units(units(c.kept, threads), widest_lanes) * widest_lanes;
     }
 }
@@ -118,7 +121,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
     const i64 across = (places + panel - 1) / panel, panels = batches * across;
     // A deep right operand is packed and used up piece by piece, if the partial sums that are kept meanwhile take less memory.
     const bool listed = windows || c.direct;
-    const i64 piece = listed ? c.depth : piece_of(c);
+    const i64 piece = listed ? c.depth : c.piece;
     const i64 packed = piece * panel + CL;
     // The right operand as a thread reads it.
     struct Right {

@@ -33,14 +33,15 @@ struct Contraction {
     float* workspace;
     i64 slot, kept;     // elements of the workspace for each thread; number of rows whose partial sums stay in it
     i64 group, chunk;   // number of panels for which a block of the left operand is packed (0: it is read in place); depth of a packed block
+    i64 piece;          // depth to which a matrix that is the right operand is packed at a time
     i64 widest;         // if not decided: number of columns, in panels side by side, for which the workspace has room
     const float* touched[4];  // buffers that the epilogue reads or writes line by line, to be prefetched; null behind the last. Their common strides:
     i64 touched_line, touched_batch;
     // If not decided: the cost of filling a convolution's planes, in rows, and the costs of TargetInfo by which scheduler/threads.py decides.
     double packing;
     struct Costs {
-        double pack_lines, pack_columns, far_read, foreign_read, left_lines, left_columns, strided_left, streamed_left, far_panels;
-        i64 near_pixels, near_lines[2][2], near_panels;
+        double pack_lines, pack_columns, pack_far_lines, pack_far_columns, far_read, foreign_read, left_lines, left_columns, near_left_lines, near_left_columns, strided_left, streamed_left;
+        i64 near_pixels, near_lines[2][2];
         double packing_share;
     } costs;
     i64 far_left;       // bytes of a left operand from which on it comes from beyond the L2 cache

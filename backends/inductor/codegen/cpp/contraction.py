@@ -74,10 +74,10 @@ class ContractionKernel(CppKernel):
                 self.line(f"c.windows.strip = {_list((sharing.strip,))}, c.windows.copies = {_bool(sharing.copies)};")
         self.line(f"c.transposed = {_bool(c.transposed)}, c.by_rows = {_bool(sharing.by_rows)};")
         self.line(f"c.direct = {_bool(sharing.direct)}, c.slots = {sharing.slots}, c.slot = {_list((sharing.slot,))};")
-        for names in (("row_parts", "block_parts"), ("tile_lines",), ("tile_groups", "tile_rows"), ("kept",)):
+        for names in (("row_parts", "block_parts"), ("tile_lines",), ("tile_groups", "tile_rows"), ("kept",),
+                      ("group", "chunk", "piece")):
             self.line(", ".join(f"c.{name} = {_list((getattr(sharing, name),))}" for name in names) + ";")
         self.line(f"c.decided = {_bool(sharing.decided)};")
-        self.line(f"c.group = {_list((sharing.group,))}, c.chunk = {_list((sharing.chunk,))};")
         if not sharing.decided:
             self.line(f"c.packing = {sharing.packing!r}, c.widest = {sharing.widest};")
             self._costs()
@@ -97,11 +97,12 @@ class ContractionKernel(CppKernel):
         (period, places), (cache_period, ways) = info.near_lines
         own = info.costs
         foreign = info.foreign_read * own.product_rate
-        numbers = (own.pack_lines, own.pack_columns, info.far_read, foreign, own.left_lines, own.left_columns,
-                   own.strided_left, saved_left(self.tiles.contraction, info), info.far_panels)
+        numbers = (own.pack_lines, own.pack_columns, own.pack_far_lines, own.pack_far_columns, info.far_read, foreign,
+                   own.left_lines, own.left_columns, own.near_left_lines, own.near_left_columns, own.strided_left,
+                   saved_left(self.tiles.contraction, info))
         text = ", ".join(map(repr, numbers))
         self.line(f"c.costs = {{{text}, {info.near_pixels}, {{{{{period}, {places}}}, "
-                  f"{{{cache_period}, {ways}}}}}, {info.near_panels}, {PACKING_SHARE!r}}};")
+                  f"{{{cache_period}, {ways}}}}}, {PACKING_SHARE!r}}};")
 
     def _least(self, awake: bool) -> int:
         # A depthwise convolution loads an operand for each product, as an operation on elements does.

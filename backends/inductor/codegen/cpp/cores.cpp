@@ -137,26 +137,6 @@ static i64 far(float* room, i64 own_cache, double* samples, i64 most) {
     }
     return count;
 }
-// Ratio of the time of a packed block's products with panels that fill two of a core's own caches, to that of its products with one of them as often. Both are
-// timed side by side, as the speed of a core that others share changes from one millisecond to the next.
-static i64 far_panels(float* room, i64 own_cache, double* samples, i64 most) {
-    alignas(64) float tile[block * panel];
-    float* const left = room;
-    float* const first = room + block * chunk_depth;
-    const i64 each = chunk_depth * panel, panels = own_cache / 2 / each;
-    for (i64 i = 0; i < block * chunk_depth + panels * each; ++i) room[i] = 1.0f;
-    const auto timed = [&](i64 apart) {
-        const i64 from = nanoseconds();
-        for (i64 p = 0; p < panels; ++p) multiply<PACKED_BOTH>(left, 1, ROWS, block, chunk_depth, first + p * apart, tile);
-        return (double)(nanoseconds() - from);
-    };
-    i64 count = 0;
-    for (const i64 begin = nanoseconds(); count < most && (count < 2 || nanoseconds() - begin < longest / 2);) {
-        const double near = timed(0);
-        samples[count++] = timed(each) / near;
-    }
-    return count;
-}
 // Nanoseconds of an operation on elements in the own cache, three quarters of which three arrays fill: two loads, an addition and a store count as four.
 static i64 operations(float* room, i64 own_cache, double* samples, i64 most) {
     const i64 n = own_cache / 16 / CL * CL;
@@ -194,6 +174,5 @@ LIBRARY CORES(i64 which, float* room, i64 own_cache, double* samples, i64 most, 
         case 4: *count = far(room, own_cache, samples, most); return;
         case 5: *count = scattered(room, 256, 64, samples, most); return;
         case 6: *count = scattered(room, 512, own_cache / 512, samples, most); return;  // each line is on a page of its own, and all span four own caches
-        case 7: *count = far_panels(room, own_cache, samples, most); return;
     }
 }

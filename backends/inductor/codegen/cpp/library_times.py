@@ -116,7 +116,7 @@ def numbers_of(contraction: Contraction, sharing: WorkSharing, info: TargetInfo)
     numbers = [
         number(volume(c.rows)), number(volume(c.columns)), number(c.depth), number(left.line), number(left.depth),
         line, depth, c.transposed, sharing.by_rows, sharing.direct, sharing.slots, number(sharing.slot), sharing.kept,
-        sharing.group, sharing.chunk, *_three([v.size for v in c.batch], 1), *_three(left.batch, 0),
+        sharing.group, sharing.chunk, sharing.piece, *_three([v.size for v in c.batch], 1), *_three(left.batch, 0),
         *_three(right.batch, 0), *windows, info.far_left]
     return (ctypes.c_int64 * len(numbers))(*numbers)
 

@@ -75,13 +75,13 @@ static void pack_halved(const Windows& w, const float* image, i64 first, i64 k, 
     }
 }
 // Packs steps [k, k + depth) of panels [p, end) of one batch of the right operand, `apart` elements apart in `to`; panels of all batches are numbered, `across`
-// in each. Lines are read for `wide` columns at a time, from several panels, as each line is on a page of its own.
+// in each. Lines are read for all panels at a time, as a prefetcher follows them.
 static void pack_panels(const Contraction& c, i64 across, i64 p, i64 end, i64 k, i64 depth, float* to, i64 apart) {
     const Windows& w = c.windows;
     const bool windows = w.channels > 0, lines = !windows && c.right.line == 1, halved = windows && w.kernel_h == 1 && w.kernel_w == 1 && w.stride_w == 2;
     const float* const base = c.right.p + at_batch(c, c.right, p / across);
     for (i64 next; p < end; to += (next - p) * apart, p = next) {
-        next = lines || halved ? least(p + wide / panel, end) : p + 1;
+        next = lines ? end : halved ? least(p + wide / panel, end) : p + 1;
         const i64 first = p % across * panel;
         const int columns = (int)least((next - p) * panel, c.columns - first);
         const float* const from = base + first * c.right.line + k * c.right.depth;
@@ -119,9 +119,11 @@ struct PackedProduct {
     int columns_of(i64 p, i64 end) const { return (int)least((end - p) * panel, places - p % across * panel); }
     // The products of a packed block and one panel, into lines `pitch` apart, of which the last `alone` columns are dot products with the rows at `from`.
     void strips(const float* from, const float* left, const float* right, const i32* steps, int rows, int columns, int alone, i64 depth, float* tile, i64 pitch, bool add,
-                Ahead& ahead) const {
+                Ahead& ahead, Stream* stream) const {
         float column[few][chunk_depth];
         const i32* const at = steps ? steps : packed_places.at;
+        Strips own_strips = ahead.strips(1, 0);
+        own_strips.stream = stream;
         for (int j = 0; j < alone; ++j)
             for (i64 i = 0; i < depth; ++i) column[j][i] = right[at[i] + columns - alone + j];
         // Rows whose dot products are computed, too, are read from a near cache then.
@@ -130,7 +132,7 @@ struct PackedProduct {
             const int own = rows - r < some ? rows - r : some;
             if (columns > alone)
                 (steps ? products_of_strips<PACKED_LEFT> : products_of_strips<PACKED_BOTH>)(left + r / ROWS * strip_of(depth), right, at, own, columns - alone, depth, tile + r * pitch, pitch,
-                                                                                            add, ahead.strips(1, 0));
+                                                                                            add, own_strips);
             else ahead.fetch();
             if (alone) columns_for[alone - 1](from + r * c.left.line, c.left.line, own, column, depth, tile + r * pitch + columns - alone, pitch, add);
         }
@@ -146,9 +148,9 @@ struct PackedProduct {
     }
     // Packs the block of rows from r0 on and computes steps [k, k + depth) of its products with panels [p, end); `first`: the first row whose sums are kept;
     // `stop`: the end of the rows that are computed one block after the other.
-    void rows_of(i64 p, i64 end, i64 r0, i64 stop, i64 first, i64 k, i64 depth, const Room& room) const {
+    void rows_of(i64 p, i64 end, i64 r0, i64 stop, i64 first, i64 k, i64 depth, const Room& room, Stream* stream = nullptr) const {
         alignas(64) float whole[block * wide];
-        const bool kept = c.depth > c.chunk;
+        const bool kept = c.depth > c.chunk || piece < c.depth;
         const i64 batch = p / across, side = c.transposed || kept ? 1 : wide / panel, pitch = side * panel;
         const i64 r1 = least(r0 + block, stop);
         const int rows = (int)(r1 - r0);
@@ -174,11 +176,21 @@ struct PackedProduct {
                     const int columns = columns_of(own, own + 1);
                     const int alone = lines.pitch == lines.width && columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
                     const float* const right = room.right + (room.steps ? begin : ((own - p) * piece + done) * panel);
-                    strips(from + at * c.left.depth, room.left, right, room.steps ? room.steps + at : nullptr, rows, columns, alone, now, tile + (own - q) * panel, pitch, at > 0, ahead);
+                    strips(from + at * c.left.depth, room.left, right, room.steps ? room.steps + at : nullptr, rows, columns, alone, now, tile + (own - q) * panel, pitch, at > 0, ahead, stream);
                 }
                 if (last) finish(batch, r0, r1, place, columns_of(q, beyond), tile, pitch);
             }
         }
+    }
+    // Prefetches the piece of the right operand that is packed behind one of panels [p, end), of which `last` is the end: steps from k on, of the next panels if k
+    // is 0; with each of `times` parts of the products. Nothing if the operand may be in the core's own cache, or is no matrix in order.
+    Stream next_piece(i64 p, i64 end, i64 k, i64 last, double times) const {
+        const bool lines = c.right.line == 1, none = c.windows.channels > 0 || !(lines || c.right.depth == 1);
+        if (k == 0) p = end, end = least(least(last, p + c.group), (p / across + 1) * across);
+        if (none || p >= end || (double)c.columns * c.depth * 4 <= c.far_left / 2) return {nullptr, 0, 0, 0, 0};
+        const i64 first = p % across * panel, columns = least((end - p) * panel, c.columns - first), depth = least(piece, c.depth - k);
+        const i64 length = lines ? columns : depth, rows = lines ? depth : columns, each = (i64)(rows * units(length, fetched) / times) + 1;
+        return {c.right.p + at_batch(c, c.right, p / across) + first * c.right.line + k * c.right.depth, length, lines ? c.right.depth : c.right.line, rows, each};
     }
     // Computes rows [r0, r1) of panels [p, last).
     void compute(i64 p, i64 last, i64 r0, i64 r1, int thread) const {
@@ -190,7 +202,8 @@ struct PackedProduct {
                 for (i64 k = 0; k < c.depth; k += piece) {
                     const i64 depth = least(piece, c.depth - k), stop = least(begin + many, r1);
                     pack_panels(c, across, p, end, k, depth, room.right, piece * panel);
-                    for (i64 r = begin; r < stop; r += block) rows_of(p, end, r, stop, piece < c.depth ? begin : r, k, depth, room);
+                    Stream beyond = next_piece(p, end, k + depth < c.depth ? k + depth : 0, last, (double)((end - p) * units(stop - begin, ROWS)) * units(depth, fetched));
+                    for (i64 r = begin; r < stop; r += block) rows_of(p, end, r, stop, piece < c.depth ? begin : r, k, depth, room, beyond.rows ? &beyond : nullptr);
                 }
         }
     }

@@ -19,6 +19,7 @@ constexpr int strip_lanes = ROWS <= 4 ? 4 : 8;
 constexpr i64 strip_of(i64 depth) { return ROWS * depth + strip_lanes; }
 constexpr i64 block = 48;          // rows of a block: a multiple of ROWS and of CL
 constexpr i64 chunk_depth = 512;  // depth of a piece of a panel that stays in the L2 cache (as in ir/contraction.py)
+constexpr i64 shallow_depth = 128;  // depth of the pieces of which the sums of few rows are kept (PIECE_DEPTH in ir/contraction.py)
 constexpr i64 chain = 256;         // number of products that are added up one after the other: longer sums are sums of such sums
 constexpr int few = 4;             // largest number of columns beyond whole vectors that are computed as dot products (column_products)
 constexpr i64 wide = 64;           // results of a row for one call of the epilogue, from several panels, as each row is on a page of its own
@@ -38,14 +39,29 @@ struct PackedPlaces {
 };
 static constexpr PackedPlaces packed_places;
 
+// Prefetches rows of memory into the L2 cache while products are computed: `each` cache lines at a time, row after row, because neighboring lines are on one
+// page, and a hardware prefetcher follows them.
+struct Stream {
+    const float* row;
+    i64 length, apart, rows;  // elements of a row; distance between rows; number of rows that are left
+    i64 each, in_row = 0;
+    void fetch() {
+        for (i64 n = 0; n < each && rows > 0; ++n) {
+            __builtin_prefetch(row + in_row, 0, 2);
+            if ((in_row += fetched) >= length) in_row = 0, row += apart, --rows;
+        }
+    }
+};
 // Strips of rows that one call of the micro-kernel computes, one below the other: number; distance of the left operand's strips; what is called before
-// each, or null; distance of the right operand's lines if these are evenly spaced.
+// each, or null; distance of the right operand's lines if these are evenly spaced; what is prefetched with every few steps if both operands are packed, or
+// null.
 struct Strips {
     int count;
     i64 hop;
     void (*before)(void*);
     void* context;
     i64 apart = panel;
+    Stream* stream = nullptr;
 };
 static constexpr Strips one_strip{1, 0, nullptr, nullptr};
 // A number that is known at compile time, as an argument.
@@ -92,7 +108,9 @@ template <int R, int V, bool HALF = false, Operands OPERANDS = STREAMED> NOINLIN
                     for (i64 j = k + fetched * strip / strips.count; j < least(k + fetched * (strip + 1) / strips.count, to); ++j)
 #pragma GCC unroll 4
                         for (int v = 0; v < V * CL; v += fetched) __builtin_prefetch(right + j * apart + beside + v);
-                const i64 stop = PACKED ? to : least(k + fetched, to);
+                const bool streams = OPERANDS == PACKED_BOTH && strips.stream;
+                if (streams) strips.stream->fetch();
+                const i64 stop = PACKED && !streams ? to : least(k + fetched, to);
                 // Four steps are unrolled: instructions beside the products limit a processor that begins two products of vectors in a cycle. g++ 12 does not
                 // unroll this loop by a pragma that stands on it; it does unroll one with a constant number of steps.
                 const auto steps = [&](auto count) INLINE_LAMBDA {
@@ -205,8 +223,8 @@ template <Operands PACKED> static void products_of_strips(const float* left, con
                                                           const Strips& like) {
     const int whole = rows / ROWS, rest = rows % ROWS;
     const i64 hop = strip_of(depth);
-    if (whole) tile_for<PACKED>(ROWS, columns)(left, 1, ROWS, 0, ROWS, right, places, 0, depth, tile, pitch, add, {whole, hop, like.before, like.context});
-    if (rest) tile_for<PACKED>(rest, columns)(left + whole * hop, 1, ROWS, 0, rest, right, places, 0, depth, tile + whole * ROWS * pitch, pitch, add, {1, hop, like.before, like.context});
+    if (whole) tile_for<PACKED>(ROWS, columns)(left, 1, ROWS, 0, ROWS, right, places, 0, depth, tile, pitch, add, {whole, hop, like.before, like.context, panel, like.stream});
+    if (rest) tile_for<PACKED>(rest, columns)(left + whole * hop, 1, ROWS, 0, rest, right, places, 0, depth, tile + whole * ROWS * pitch, pitch, add, {1, hop, like.before, like.context, panel, like.stream});
 }
 
 // ------------------------------------------------------------------ packing
