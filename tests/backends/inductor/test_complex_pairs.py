@@ -2,6 +2,7 @@
 import itertools
 
 import pytest
+import thorough
 import torch
 import torch.nn.functional as F
 from torch.testing._internal.common_methods_invocations import op_db
@@ -163,7 +164,8 @@ def test_programs(name):
             assert seen["graphs"] == 1 and (library is None or sum(seen["library_calls"].values()) == library)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+# Of the programs one half is tried with symbolic sizes, the other one with gradients.
+@pytest.mark.parametrize("name", thorough.share(list(PROGRAMS), 0))
 def test_one_graph_for_all_sizes(name):
     fn, make, _ = PROGRAMS[name]
     compiled = dynamo_lite.compile(fn, dynamic=True)
@@ -179,7 +181,7 @@ def test_one_graph_for_all_sizes(name):
 NO_GRADIENTS = ("infinities", "quotients of infinities", "no elements")
 
 
-@pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in NO_GRADIENTS])
+@pytest.mark.parametrize("name", [n for n in thorough.share(list(PROGRAMS), 1) if n not in NO_GRADIENTS])
 def test_gradients(name):
     fn, make, _ = PROGRAMS[name]
     torch.manual_seed(0)

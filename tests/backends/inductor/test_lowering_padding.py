@@ -5,6 +5,8 @@ import torch.nn.functional as F
 
 import dynamo_lite
 
+pytestmark = pytest.mark.by_turns(3)
+
 
 def image(*shape, channels_last=False):
     x = torch.randn(shape)
@@ -34,15 +36,15 @@ def test_pads_of_one_element(check_many):
     ((2, 3, 5, 7), (1, 1, 4, 4)), ((5, 7, 3), (1, 1, 2, 2)), ((1, 2, 4, 5, 6), (1, 2, 3, 1, 2, 2)),
     ((3, 130, 50), (5, 7)),
     ((2, 40, 70), (1, 1, 1, 1)), ((2, 3, 1, 5), (2, 1, 0, 0))])
-def test_pads_are_one_kernel(mode, shape, pad):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_pads_are_one_kernel(mode, shape, pad, dtype):
     """Edges of one element too, where what lies beside them is no loop."""
-    for dtype in (torch.float32, torch.bfloat16, torch.int64):
-        x = (torch.randn(shape) * 9).to(dtype)
-        dynamo_lite.reset_metrics()
-        got = dynamo_lite.compile(lambda x: F.pad(x, pad, mode=mode) + 1, dynamic=False)(x)
-        want = F.pad(x, pad, mode=mode) + 1
-        assert torch.equal(got, want) and got.stride() == want.stride()
-        assert dynamo_lite.metrics()["kernels"] == 1
+    x = (torch.randn(shape) * 9).to(dtype)
+    dynamo_lite.reset_metrics()
+    got = dynamo_lite.compile(lambda x: F.pad(x, pad, mode=mode) + 1, dynamic=False)(x)
+    want = F.pad(x, pad, mode=mode) + 1
+    assert torch.equal(got, want) and got.stride() == want.stride()
+    assert dynamo_lite.metrics()["kernels"] == 1
 
 
 # ---------------------------------------------------------------- gradients
