@@ -113,6 +113,7 @@ def in_blocks(compiled):
     return dynamo_lite.generated_code(compiled).count("KERNEL blocks")
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_chain_is_one_kernel(name, dynamic):
