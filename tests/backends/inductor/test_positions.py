@@ -113,7 +113,7 @@ def test_the_first_of_equal_elements_of_several_parts(threads):
     torch.set_num_threads(threads)
     try:
         for dtype in (torch.float32, torch.int8):
-            for t in layouts(x.to(dtype)):
+            for t in thorough.share(list(layouts(x.to(dtype))), threads + dtype.itemsize):
                 compiled = dynamo_lite.compile(lambda t: (t.argmax(), t.argmin(), t.t().argmax()), dynamic=False)
                 assert compiled(t) == (t.argmax(), t.argmin(), t.t().argmax())
     finally:
