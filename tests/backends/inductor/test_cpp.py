@@ -173,7 +173,7 @@ def _every_function(x, y):
 def test_every_function_at_every_width(simd, check_many, data):
     with config.patch(cpp_simd=simd):
         cases = [(f"{simd} {n}", _every_function, [data.random(n).sigmoid(), data.random(n).sigmoid().double()])
-                 for n in (5, 21, 40)]
+                 for n in thorough.share((5, 21, 40), SIMD.index(simd))]
         check_many(cases, {torch.float32: (1e-5, 1e-5), torch.float64: (1e-5, 1e-5)})
 
 
@@ -224,7 +224,8 @@ def test_threads(threads, build, data):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        for shape in ((300, 1000), (3, 100003), (300001,), (100003, 3), (64, 33, 100)):
+        shapes = [(300, 1000), (3, 100003), (300001,), (100003, 3), (64, 33, 100)]
+        for shape in thorough.share(shapes, threads):
             x = data.random(*shape)
             built = build(lambda x: (x * 2 + 1, x.sum(), x.sum(-1), x.sum(0), x.argmax(), x.softmax(-1), x.amax()), [x])
             for got, fn in zip(

@@ -103,7 +103,7 @@ def test_programs(name, simd):
             assert kernels is None or dynamo_lite.metrics()["kernels"] == kernels
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", thorough.share(list(PROGRAMS), 0))
 def test_one_graph_for_all_sizes(name):
     fn = PROGRAMS[name][0]
     compiled = dynamo_lite.compile(fn, dynamic=True)
