@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
+import thorough
 from native_breaks import Captures, break_points, outcome, run_broken
 from zoo import CASES
 
@@ -24,12 +25,13 @@ def some(points: list[int]) -> list[int]:
 
 
 def check_a_break_at_each_instruction(name: str) -> None:
+    """With either of the options, by turns from instruction to instruction and from arguments to arguments."""
     fn = BY_NAME[name]
     captures = [Captures(**options) for options in OPTIONS]
-    for args in FUNCTIONS[name]:
+    for row, args in enumerate(FUNCTIONS[name]):
         expected = outcome(fn, args)
-        for index in some(break_points(fn.__code__)):
-            for capture in captures:
+        for turn, index in enumerate(some(break_points(fn.__code__))):
+            for capture in thorough.share(captures, row + turn):
                 code = capture.at(fn.__code__, index)
                 got = outcome(lambda *a: run_broken(fn, code, a)[0], args)
                 assert got == expected, decode(fn.__code__).instructions[index]

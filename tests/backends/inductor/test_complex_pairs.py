@@ -2,6 +2,7 @@
 import itertools
 
 import pytest
+import thorough
 import torch
 import torch.nn.functional as F
 from torch.testing._internal.common_methods_invocations import op_db
@@ -153,7 +154,7 @@ def _assert_same(got, want):
 def test_programs(name):
     fn, make, library = PROGRAMS[name]
     with config.patch(raise_internal_errors=True), torch.no_grad():
-        for n, m in ((5, 8), (3, 37)):
+        for n, m in thorough.share([(5, 8), (3, 37)], list(PROGRAMS).index(name)):
             torch.manual_seed(0)
             args = make(n, m)
             dynamo_lite.reset()
@@ -163,7 +164,8 @@ def test_programs(name):
             assert seen["graphs"] == 1 and (library is None or sum(seen["library_calls"].values()) == library)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+# Of the programs one half is tried with symbolic sizes, the other one with gradients.
+@pytest.mark.parametrize("name", thorough.share(list(PROGRAMS), 0))
 def test_one_graph_for_all_sizes(name):
     fn, make, _ = PROGRAMS[name]
     compiled = dynamo_lite.compile(fn, dynamic=True)
@@ -179,7 +181,7 @@ def test_one_graph_for_all_sizes(name):
 NO_GRADIENTS = ("infinities", "quotients of infinities", "no elements")
 
 
-@pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in NO_GRADIENTS])
+@pytest.mark.parametrize("name", [n for n in thorough.share(list(PROGRAMS), 1) if n not in NO_GRADIENTS])
 def test_gradients(name):
     fn, make, _ = PROGRAMS[name]
     torch.manual_seed(0)
@@ -209,10 +211,11 @@ SAMPLES = 4  # of each operator
 
 @pytest.mark.parametrize("name", SAMPLED)
 def test_samples_of_torch(name):
-    """torch's own samples, followed by a complex operation."""
+    """torch's own samples, followed by a complex operation: for each operator every other of the first ones."""
     for op in (op for op in op_db if op.name == name):
         dtype = torch.complex64 if torch.complex64 in op.supported_dtypes("cpu") else torch.float32
-        for sample in itertools.islice(op.sample_inputs("cpu", dtype), SAMPLES):
+        samples = list(itertools.islice(op.sample_inputs("cpu", dtype), SAMPLES))
+        for sample in thorough.share(samples, 0 if len(samples) < 3 else SAMPLED.index(name)):
             def function(*args, op=op, sample=sample):
                 return op.op(*args, **sample.kwargs) * 2 + 1j
 

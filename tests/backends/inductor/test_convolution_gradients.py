@@ -89,6 +89,7 @@ def test_strides_tell_the_layout_of_one_channel_or_one_pixel(monkeypatch, channe
 ALWAYS = {"transform_pixels": 1e-6, "transform_taps": 1e-6, "transform_sums": 1e-6, "far_store": 1e-6}
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("padding", [0, 1, 2, (2, 0)])
 @pytest.mark.parametrize("layout", ["contiguous_format", "channels_last", "channels_last filters"])
 @pytest.mark.parametrize("wanted", ["all", "image"])

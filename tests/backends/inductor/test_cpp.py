@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import thorough
 import torch
 import torch.nn.functional as F
 
@@ -113,7 +114,7 @@ def test_every_instruction_set(simd, check_many, data):
         casts = [
             (f"{simd} {a} to {b}", lambda x, b=b: x.to(b).t().contiguous(), [(x * 10).to(a)])
             for a in DTYPES
-            for b in DTYPES
+            for b in thorough.share(DTYPES, DTYPES.index(a) + SIMD.index(simd), 3)
             if not (a is torch.float64 and b is torch.uint8)
         ]
         check_many(casts)
@@ -172,7 +173,7 @@ def _every_function(x, y):
 def test_every_function_at_every_width(simd, check_many, data):
     with config.patch(cpp_simd=simd):
         cases = [(f"{simd} {n}", _every_function, [data.random(n).sigmoid(), data.random(n).sigmoid().double()])
-                 for n in (5, 21, 40)]
+                 for n in thorough.share((5, 21, 40), SIMD.index(simd))]
         check_many(cases, {torch.float32: (1e-5, 1e-5), torch.float64: (1e-5, 1e-5)})
 
 
@@ -223,7 +224,8 @@ def test_threads(threads, build, data):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        for shape in ((300, 1000), (3, 100003), (300001,), (100003, 3), (64, 33, 100)):
+        shapes = [(300, 1000), (3, 100003), (300001,), (100003, 3), (64, 33, 100)]
+        for shape in thorough.share(shapes, threads):
             x = data.random(*shape)
             built = build(lambda x: (x * 2 + 1, x.sum(), x.sum(-1), x.sum(0), x.argmax(), x.softmax(-1), x.amax()), [x])
             for got, fn in zip(

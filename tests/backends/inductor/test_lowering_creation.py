@@ -3,6 +3,7 @@ import math
 import re
 
 import pytest
+import thorough
 import torch
 
 import dynamo_lite
@@ -25,7 +26,7 @@ def library_calls(f, *args):
 
 
 @pytest.mark.parametrize("given, dtype", [
-    (given, dtype) for given in RANGES for dtype in DTYPES
+    (given, dtype) for turn, given in enumerate(RANGES) for dtype in thorough.share(DTYPES, turn)
     if all(isinstance(n, int) for n in given) or dtype is None or dtype.is_floating_point])
 def test_arange(given, dtype):
     def f(x):

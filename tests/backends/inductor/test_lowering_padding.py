@@ -1,9 +1,12 @@
 """Padding by reflection and replication, and its gradients: generated code against eager, in eager's layout."""
 import pytest
+import thorough
 import torch
 import torch.nn.functional as F
 
 import dynamo_lite
+
+pytestmark = pytest.mark.by_turns(3)
 
 
 def image(*shape, channels_last=False):
@@ -34,15 +37,15 @@ def test_pads_of_one_element(check_many):
     ((2, 3, 5, 7), (1, 1, 4, 4)), ((5, 7, 3), (1, 1, 2, 2)), ((1, 2, 4, 5, 6), (1, 2, 3, 1, 2, 2)),
     ((3, 130, 50), (5, 7)),
     ((2, 40, 70), (1, 1, 1, 1)), ((2, 3, 1, 5), (2, 1, 0, 0))])
-def test_pads_are_one_kernel(mode, shape, pad):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_pads_are_one_kernel(mode, shape, pad, dtype):
     """Edges of one element too, where what lies beside them is no loop."""
-    for dtype in (torch.float32, torch.bfloat16, torch.int64):
-        x = (torch.randn(shape) * 9).to(dtype)
-        dynamo_lite.reset_metrics()
-        got = dynamo_lite.compile(lambda x: F.pad(x, pad, mode=mode) + 1, dynamic=False)(x)
-        want = F.pad(x, pad, mode=mode) + 1
-        assert torch.equal(got, want) and got.stride() == want.stride()
-        assert dynamo_lite.metrics()["kernels"] == 1
+    x = (torch.randn(shape) * 9).to(dtype)
+    dynamo_lite.reset_metrics()
+    got = dynamo_lite.compile(lambda x: F.pad(x, pad, mode=mode) + 1, dynamic=False)(x)
+    want = F.pad(x, pad, mode=mode) + 1
+    assert torch.equal(got, want) and got.stride() == want.stride()
+    assert dynamo_lite.metrics()["kernels"] == 1
 
 
 # ---------------------------------------------------------------- gradients
@@ -76,11 +79,11 @@ def gradients(padding, mode, options=None):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_gradients(shape, padding, mode, dtype):
     check = gradients(padding, mode)
+    layouts = [torch.contiguous_format, torch.channels_last] if len(shape) == 4 else [torch.contiguous_format]
+    turn = PADDED.index((shape, padding)) + (mode == "reflect") if len(layouts) > 1 else 0
     for rows in (shape[0], shape[0] + 1):
-        x = torch.randn(rows, *shape[1:], dtype=dtype)
-        check(x)
-        if x.ndim == 4:
-            check(x.detach().contiguous(memory_format=torch.channels_last))
+        for layout in thorough.share(layouts, turn):
+            check(torch.randn(rows, *shape[1:], dtype=dtype).contiguous(memory_format=layout))
     if dtype is not torch.bfloat16:
         assert not [name for name in dynamo_lite.metrics()["library_calls"] if "pad" in name]
 

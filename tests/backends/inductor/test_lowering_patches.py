@@ -5,6 +5,8 @@ import torch.nn.functional as F
 
 import dynamo_lite
 
+pytestmark = pytest.mark.by_turns(3)
+
 WINDOWS = [  # image, kernel, dilation, padding, stride
     ((2, 3, 7, 9), (3, 3), (1, 1), (1, 1), (1, 1)), ((3, 7, 9), (2, 3), (1, 2), (0, 2), (2, 1)),
     ((2, 3, 8, 8), (4, 4), (1, 1), (0, 0), (4, 4)), ((2, 3, 9, 9), (3, 3), (2, 2), (2, 2), (2, 3)),

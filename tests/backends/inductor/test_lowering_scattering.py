@@ -27,7 +27,7 @@ def places(high, *shape, low=0):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8])
 def test_scatter(check_many, dtype):
-    cases = []
+    cases, turn = [], (torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8).index(dtype)
     for shape, index in (
         ((9,), (30,)), ((7, 5), (40, 5)), ((7, 5), (3, 4)), ((2, 33), (2, 90)), ((3, 4, 5), (2, 4, 60)),
     ):
@@ -36,12 +36,13 @@ def test_scatter(check_many, dtype):
             i, src = places(shape[d], *size), numbers(*size, dtype=dtype)
             x = numbers(*shape, dtype=dtype)
             once = torch.argsort(torch.rand(shape), d).narrow(d, 0, min(2, shape[d]))
-            cases += [
+            turn += 1
+            cases += thorough.share([
                 (f"add {shape} {d}", lambda x, i, s, d=d: x.scatter_add(d, i, s), [x, i, src]),
                 (f"sums {shape} {d}", lambda x, i, s, d=d: (x + 1).scatter_add(d, i // 2, s + s) - 1, [x, i, src]),
                 (f"set {shape} {d}", lambda x, i, s, d=d: x.scatter(d, i, s), [x, once, numbers(*shape, dtype=dtype)]),
                 (f"fill {shape} {d}", lambda x, i, d=d: x.scatter(d, i, 3), [x, i]),
-            ]
+            ], turn)
     half = dtype in (torch.bfloat16, torch.float16)
     check_many(cases, interpreted=dtype is torch.float32, library=["aten.scatter_add.default"] * half)
 
@@ -212,17 +213,18 @@ def test_training_with_an_embedding():
     (torch.float32, True), (torch.float32, False), (torch.float64, True), (torch.int64, False), (torch.int64, True),
     (torch.uint8, False)])
 def test_scatter_reduce(check_many, dtype, included):
-    cases = []
+    cases, turn = [], dtype.itemsize // 4 + included
     for shape, index in (((9,), (30,)), ((7, 5), (40, 5)), ((2, 33), (2, 90)), ((3, 4, 5), (2, 4, 60))):
         for d in range(len(shape)):
             size = tuple(n if k == d else min(n, shape[k]) for k, n in enumerate(index))
             x, i, src = numbers(*shape, dtype=dtype), places(shape[d], *size), numbers(*size, dtype=dtype)
-            for how in thorough.share(("sum", "prod", "amax", "amin", "mean"), d + len(cases)):
+            turn += 1
+            for how in thorough.share(("sum", "prod", "amax", "amin", "mean"), turn, 3):
                 if how != "mean" or dtype.is_floating_point:
                     cases.append((f"{how} {shape} {d}", lambda x, i, s, d=d, how=how: (x * 2).scatter_reduce(
                         d, i, s, how, include_self=included) + 1, [x, i, src]))
             cases += [(f"{how} {shape} {d}", lambda x, i, s, d=d, how=how: x.scatter(d, i, s, reduce=how), [x, i, src])
-                      for how in ("add", "multiply")]
+                      for how in thorough.share(("add", "multiply"), turn)]
             cases.append((f"values {shape} {d}", lambda x, i, d=d: x.scatter(d, i, 3, reduce="multiply"), [x, i]))
     check_many(cases, interpreted=dtype in (torch.float32, torch.int64))
 

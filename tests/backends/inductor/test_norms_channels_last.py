@@ -69,15 +69,15 @@ def test_batch_norm_in_training(dtype, shape, layout):
     x, grad = (place((torch.randn(shape) * 3 + 2).to(dtype)) for _ in range(2))
     kinds = [torch.nn.BatchNorm2d(shape[1]), torch.nn.BatchNorm2d(shape[1], affine=False),
              torch.nn.BatchNorm2d(shape[1], track_running_stats=False)]
-    for norm in kinds:
+    ways = [(norm, wide) for wide in ((True, False) if dtype.itemsize == 2 else (False,)) for norm in kinds]
+    for norm, wide in thorough.share(ways, SHAPES.index(shape)):
         with torch.no_grad():
             for p in norm.parameters():
                 p.normal_()
-        for wide in (False, True) if dtype.itemsize == 2 else (False,):
-            dynamo_lite.reset()
-            dynamo_lite.reset_metrics()
-            compare(results(norm if wide else norm.to(dtype), x, grad), CLOSE[dtype])
-            assert not dynamo_lite.metrics()["library_calls"]
+        dynamo_lite.reset()
+        dynamo_lite.reset_metrics()
+        compare(results(norm if wide else norm.to(dtype), x, grad), CLOSE[dtype])
+        assert not dynamo_lite.metrics()["library_calls"]
 
 
 @pytest.mark.parametrize("dtype", CLOSE)

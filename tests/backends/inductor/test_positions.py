@@ -1,6 +1,7 @@
 """Positions of largest and smallest elements: how wide they are in vectors, and that neither this nor the order of
 loops changes any."""
 import pytest
+import thorough
 import torch
 
 import dynamo_lite
@@ -34,13 +35,17 @@ def test_positions_are_long_where_values_are_wide_or_sizes_symbols():
     assert not are_positions_short(accumulate(ix.floordiv(i, 2)))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16,
-                                   torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16,
+          torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+SIMD = ["avx512", "avx2", "scalar"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_equal_and_special_elements(check_many, data, dtype):
     """The first of equal ones, wherever it stands, in vectors and what is left of them; NaN before all; the least value
     there is in all places."""
     cases = []
-    for rows, columns in ((3, 41), (9, 70), (2, 1), (40, 5), (1, 3000)):
+    for turn, (rows, columns) in enumerate(((3, 41), (9, 70), (2, 1), (40, 5), (1, 3000))):
         x = data.random(rows, columns, dtype=dtype, scale=2.0)
         if dtype.is_floating_point:
             x = x.round()
@@ -48,7 +53,8 @@ def test_equal_and_special_elements(check_many, data, dtype):
             worst = torch.full_like(x, float("-inf"))
         else:
             x, worst = x % 4, torch.full_like(x, torch.iinfo(dtype).min)
-        for name, t in (("some", x), ("the least", worst), ("transposed", x.t().contiguous())):
+        kinds = [("some", x), ("the least", worst), ("transposed", x.t().contiguous())]
+        for name, t in thorough.share(kinds, turn + DTYPES.index(dtype)):
             cases += [(f"{name} {rows} {columns}", lambda x: (
                 x.argmax(-1), x.argmin(0), x.argmax(), *x.max(0), *x.min(1), (x * 2).max(1).indices.sum()), [t])]
     check_many(cases)
@@ -81,7 +87,7 @@ def layouts(x):
         yield x.contiguous(memory_format=torch.channels_last)
 
 
-@pytest.mark.parametrize("simd", ["avx512", "avx2", "scalar"])
+@pytest.mark.parametrize("simd", SIMD)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
 def test_the_first_of_equal_elements_in_any_order_of_memory(check_many, data, dtype, simd, monkeypatch):
     monkeypatch.setattr(config, "cpp_simd", simd)
@@ -92,10 +98,11 @@ def test_the_first_of_equal_elements_in_any_order_of_memory(check_many, data, dt
         special = [x]
         if dtype.is_floating_point:
             special += [x.masked_fill(x > 0, float("nan")), torch.full_like(x, float("-inf"))]
-        for t in special:
+        for turn, t in enumerate(special):
             cases += [(f"{shape} {layout.stride()}", lambda t: (
                 t.argmax(), t.argmin(), t.transpose(0, 1).argmax(), t.flip(-1).argmin(), t.argmax(0), t.argmin(-1),
-                t.max(1).indices, t.cummax(0).indices), [layout]) for layout in layouts(t)]
+                t.max(1).indices, t.cummax(0).indices), [layout]) for layout in thorough.share(
+                    list(layouts(t)), turn + x.dim() // 4 + SIMD.index(simd))]
     check_many(cases)
 
 
@@ -106,7 +113,7 @@ def test_the_first_of_equal_elements_of_several_parts(threads):
     torch.set_num_threads(threads)
     try:
         for dtype in (torch.float32, torch.int8):
-            for t in layouts(x.to(dtype)):
+            for t in thorough.share(list(layouts(x.to(dtype))), threads + dtype.itemsize):
                 compiled = dynamo_lite.compile(lambda t: (t.argmax(), t.argmin(), t.t().argmax()), dynamic=False)
                 assert compiled(t) == (t.argmax(), t.argmin(), t.t().argmax())
     finally:

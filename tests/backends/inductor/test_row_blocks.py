@@ -113,6 +113,7 @@ def in_blocks(compiled):
     return dynamo_lite.generated_code(compiled).count("KERNEL blocks")
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_chain_is_one_kernel(name, dynamic):
@@ -123,6 +124,7 @@ def test_a_chain_is_one_kernel(name, dynamic):
     assert in_blocks(compiled) == 1
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("simd", ["avx2", "scalar"])
 @pytest.mark.parametrize("name", ["plain", "causal", "empty rows", "heads"])
 def test_other_vectors(name, simd):

@@ -1,5 +1,6 @@
 """Dimensions of two to four elements: vectors side by side, reductions and products of a few terms as chains."""
 import pytest
+import thorough
 import torch
 import torch.nn.functional as F
 
@@ -92,7 +93,7 @@ def _arguments(name, n, m):
 def test_programs(name, simd):
     fn, _, kernels = PROGRAMS[name]
     with config.patch(cpp_simd=simd), torch.no_grad():
-        for n, m in ((5, 37), (33, 8), (3, 130)):
+        for n, m in thorough.share([(5, 37), (33, 8), (3, 130)], list(PROGRAMS).index(name)):
             torch.manual_seed(0)
             args = _arguments(name, n, m)
             dynamo_lite.reset_metrics()
@@ -102,7 +103,7 @@ def test_programs(name, simd):
             assert kernels is None or dynamo_lite.metrics()["kernels"] == kernels
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", thorough.share(list(PROGRAMS), 0))
 def test_one_graph_for_all_sizes(name):
     fn = PROGRAMS[name][0]
     compiled = dynamo_lite.compile(fn, dynamic=True)

@@ -6,6 +6,7 @@ import textwrap
 
 import new_process
 import pytest
+import thorough
 import torch
 import torch.nn as nn
 
@@ -48,14 +49,16 @@ def test_forms(name):
     layer = FORMS[name]()
     model = nn.Sequential(layer, nn.SiLU())
     compiled = dynamo_lite.compile(model, dynamic=True)
+    fixed = thorough.share(SIZES, list(FORMS).index(name), 3)
     with torch.no_grad():
-        for x in images(layer.in_channels):
+        for size, x in zip(SIZES, images(layer.in_channels)):
             want, got = model(x), compiled(x)
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
             assert got.stride() == want.stride()
-            torch.testing.assert_close(got, dynamo_lite.compile(model, dynamic=False)(x), rtol=0, atol=0)
+            if size in fixed:
+                torch.testing.assert_close(got, dynamo_lite.compile(model, dynamic=False)(x), rtol=0, atol=0)
     # One graph with symbols, and those of fixed sizes.
-    assert log.counters()["graphs"] == 1 + len(SIZES) and not library_calls()
+    assert log.counters()["graphs"] == 1 + len(fixed) and not library_calls()
 
 
 def test_lines():

@@ -2,6 +2,7 @@
 tests of whole blocks."""
 import functools
 
+import thorough
 from triton_process import interpreted, needs_triton
 
 HEAD = """
@@ -98,9 +99,9 @@ def test_positions():
     lengths = torch.tensor([33, 128])
     def padded(b, h, q, k):
         return k < lengths[b]
-    attends(flex(window, 256, 256), *qkv(2, 2, 256, 16), share=14 / 32)
-    attends(flex(prefix, 256, 256), *qkv(2, 2, 256, 16), share=0.625)
-    attends(flex(padded, 256, 256, 2), *qkv(2, 2, 256, 16), share=0.375)
+    attends(flex(window, 256, 256), *qkv(1, 2, 256, 16), share=14 / 32)
+    attends(flex(prefix, 256, 256), *qkv(1, 2, 256, 16), share=0.625)
+    attends(flex(padded, 256, 256, 2), *qkv(2, 1, 256, 16), share=0.375)
     """)
 
 
@@ -161,15 +162,18 @@ def test_16_bit_floats():
 @needs_triton
 def test_special_values_where_no_score_counts():
     """Eager multiplies values by weights of 0, too, and adds minus infinity to whatever score there is."""
-    run("""
-    allowed = torch.ones(256, 256, dtype=torch.bool).tril(-3)
-    for bad in (math.inf, math.nan, -3e38):
-        for which in range(3):
-            args = list(qkv(2, 256, 16))
-            args[which][1, 250, 3] = bad
-            values = 0.8125 if which == 2 and bad != -3e38 else 0.625
+    cases = [(bad, which, mask) for turn, bad in enumerate(("inf", "nan", "-3e38")) for which in range(3)
+             for mask in thorough.share(("causal", "given", "triangle"), turn + which, 3)]
+    run(f"""
+    for bad, which, mask in {cases}:
+        bad, args = float(bad), list(qkv(2, 256, 16))
+        args[which][1, 250, 3] = bad
+        values = 0.8125 if which == 2 and bad != -3e38 else 0.625
+        if mask == "causal":
             attends(causal, *args, share=values)
-            attends(given, *args, allowed, share=values)
+        elif mask == "given":
+            attends(given, *args, torch.ones(256, 256, dtype=torch.bool).tril(-3), share=values)
+        else:
             # A query that is too large concerns its own block alone.
             attends(triangle, *args, share=values if which == 2 else 0.625 if which == 0 else 0.8125)
     """)
