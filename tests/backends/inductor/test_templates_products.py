@@ -222,10 +222,10 @@ def test_whether_the_left_operand_is_packed_changes_nothing(simd, form, m, k, n)
 
 @pytest.mark.parametrize("simd", ["avx512", "avx2", "scalar"])
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("m, k, n", [(7, 300, 700), (131, 1301, 259), (48, 513, 1030), (30, 330, 98)])
+@pytest.mark.parametrize("m, k, n", [(9, 300, 700), (131, 1301, 259), (48, 513, 1030), (30, 330, 98)])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_right_operands_from_memory_are_prefetched(simd, form, m, k, n, dynamic):
-    """With a small L2 cache: groups of few panels, shallow pieces, of which the last one and the last group are smaller;
+    """With a small L2 cache: groups of few panels, shallow pieces, the last ones smaller;
     decided when the graph is compiled, and at the call."""
     fn, first, second = FORMS[form]
     x, y = R(k, m) if first else R(m, k), R(n, k) if second else R(k, n)
