@@ -182,8 +182,8 @@ class TargetInfo:
 
     @property
     def near_panels(self) -> int:
-        """Bytes of panels that a thread packs at a time. They are read once for each block of the left operand's rows,
-        which is rare enough for the L3 cache; they may take half of one core's share of it."""
+        """Bytes of what a convolution with exchanged operands or Winograd's filtering keeps at a time: it is read
+        seldom enough for the L3 cache, and may take half of one core's share of it."""
         l3 = self.processor.l3
         return max(self.own_cache, 0 if l3 is None else l3.size * self.processor.siblings // l3.sharers // 2)
 

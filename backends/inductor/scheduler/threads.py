@@ -298,7 +298,7 @@ def _largest_slot(contraction: Contraction, widest: int, info: TargetInfo) -> ix
     """
     rows, depth = volume(contraction.rows), contraction.depth
     if isinstance(rows, int) and isinstance(depth, int):
-        piece = piece_depth(rows, depth)
+        piece = piece_depth(rows, depth, together=False)  # shallow pieces and their sums take less
         depth = piece + rows if piece < depth else depth
     return ix.add(ix.mul(ix.add(depth, BLOCK), widest), rounded(MAX_LANES + left_block(info), MAX_PANEL))
 

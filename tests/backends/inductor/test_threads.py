@@ -267,10 +267,14 @@ def test_shares_of_a_depthwise_convolution(threads):
         assert sharing.slots == threads and not sharing.by_rows
 
 
-@pytest.mark.parametrize("info", ALL)
+@pytest.mark.parametrize("left", [{}, {"left_columns": 64.0, "near_left_columns": 64.0, "streamed_left": 0.0,
+                                       "aliased_left": 0.0, "pack_far_columns": 4.0}], ids=["", "never packed"])
+@pytest.mark.parametrize("info", [*ALL, dataclasses.replace(DESKTOP, processor=dataclasses.replace(
+    DESKTOP.processor, l2=Cache(128 << 10, 8, 1)))])
 @pytest.mark.parametrize("symbolic", ["rows", "columns", "both", "depth"])
-def test_a_workspace_for_all_sizes_has_room_for_what_is_decided_for_each(info, symbolic):
+def test_a_workspace_for_all_sizes_has_room_for_what_is_decided_for_each(info, symbolic, left):
     """The library decides at the call as is decided for these sizes when they are known."""
+    info = dataclasses.replace(info, known_costs=dataclasses.replace(info.costs, **left))
     size = ix.atom(ix.Sym("s0"))
     names = ("rows", "columns") if symbolic == "both" else (symbolic,)
     for rows, columns, depth in ((768, 2048, 3072), (2048, 768, 3072), (5, 700, 64), (300, 9, 2000), (64, 64, 512)):
