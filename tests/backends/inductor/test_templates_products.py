@@ -225,8 +225,8 @@ def test_whether_the_left_operand_is_packed_changes_nothing(simd, form, m, k, n)
 @pytest.mark.parametrize("m, k, n", [(9, 300, 700), (131, 1301, 259), (48, 513, 1030), (30, 330, 98)])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_right_operands_from_memory_are_prefetched(simd, form, m, k, n, dynamic):
-    """With a small L2 cache: groups of few panels, shallow pieces, the last ones smaller;
-    decided when the graph is compiled, and at the call."""
+    """Values with a small L2 cache: groups of few panels, shallow pieces, the last ones smaller; decided when the graph
+    is compiled, and at the call. What is decided is tested in ``test_threads.py``."""
     fn, first, second = FORMS[form]
     x, y = R(k, m) if first else R(m, k), R(n, k) if second else R(k, n)
     with dynamo_lite.config.patch(cpp_simd=simd, target={**ALWAYS, "l2": 1 << 17}):
