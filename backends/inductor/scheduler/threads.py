@@ -160,7 +160,9 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         from_planes = planes.cost + rows * (info.costs.placed_right - gain)
         exchanged = exchange(contraction, right, info) if stays_near(right, info) else None
         beside = from_planes + rows * saved_left(contraction, info)
-        if _filters(contraction, right, rows + min(beside, exchanged.cost if exchanged else beside), info):
+        alone = _in_one_panel(contraction, right, packing, info)
+        plain = min(beside, exchanged.cost if exchanged else beside, alone)
+        if _filters(contraction, right, rows + plain, info):
             own, grouping = filtering_parts(contraction, right, threads, info), group_tiles(right, info)
             return WorkSharing(False, threads, own.elements, row_parts=own.rows, block_parts=own.blocks,
                                tile_lines=grouping.lines, tile_groups=own.kept.groups, tile_rows=own.kept.rows,
@@ -168,6 +170,8 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         group = _windows_at_once(contraction, right, from_planes, packing, info) if sized else 0
         if group:
             return _packed(contraction, threads, group // info.panel, packing, info)
+        if plain == alone:
+            return _packed(contraction, threads, 0, packing, info)
         if sized and exchanged is not None and exchanged.cost < beside:
             parts = parts_of(contraction, right, exchanged, threads, info)
             return WorkSharing(False, threads, parts.elements, strip=parts.strip, row_parts=parts.rows,
@@ -242,13 +246,23 @@ def _packed(contraction: Contraction, threads: int, group: int, packing: float, 
                        piece=piece)
 
 
+def _is_shifted(right: Patches) -> bool:
+    """Whether windows are packed by ``pack_shifted`` in ``packed.h``, tap by tap: windows of a line see neighboring
+    pixels. Only this way of packing takes padding."""
+    return right.stride[1] == 1 and (
+        any(right.padding) or right.dilation[1] > 1 or number(right.out_width) > right.kernel[1])
+
+
 def _window_packing(right: Patches, info: TargetInfo) -> float:
     """The cost, in products, of packing an element of a window. It is that of an element of a matrix's column, scaled
     to tiles of narrower vectors if the kernel is narrower than a vector: a tile of n vectors takes n loads, n stores
     and n log2(n) shuffles for n * n elements. Windows of one pixel with a horizontal stride of 2 are every other lane
-    of lines (``pack_halved`` in ``packed.h``): twice the pixels are read, and then packed as a matrix's lines are."""
+    of lines (``pack_halved`` in ``packed.h``): twice the pixels are read, and then packed as a matrix's lines are.
+    Windows that are packed tap by tap take whole vectors for each line of the result."""
     if right.kernel == (1, 1) and right.stride[1] == 2:
         return 2 * info.costs.pack_lines
+    if isinstance(right.out_width, int) and _is_shifted(right):
+        return info.costs.pack_lines * rounded(right.out_width, LANES[info.simd]) / right.out_width
     width, widest = right.kernel[1], LANES[info.simd]
     lanes = min(max(1 << (width - 1).bit_length(), LANES["scalar"]), widest)
     instructions = [(2 + math.log2(n)) / n for n in (lanes, widest)]
@@ -272,6 +286,21 @@ def _windows_at_once(contraction: Contraction, right: Patches, from_planes: floa
         return 0
     rows = number(volume(contraction.rows))
     return columns if packing - rows * packing_gain(contraction, columns, info) < from_planes else 0
+
+
+def _in_one_panel(contraction: Contraction, right: Patches, packing: float, info: TargetInfo) -> float:
+    """The cost, in rows, of windows that are packed in one panel, piece by piece, while the filters are read where they
+    are; infinite if that is not possible. All filters are read for each panel, and come from memory: so few windows are
+    worth no packing of filters.
+
+    Args:
+        packing: cost of packing an element of a window, in products.
+    """
+    if not contraction.is_sized or contraction.left.taps or not _is_shifted(right):
+        return math.inf
+    if number(volume(contraction.columns)) > info.panel:
+        return math.inf
+    return packing + number(volume(contraction.rows)) * saved_left(contraction, info)
 
 
 def _widest(contraction: Contraction, info: TargetInfo) -> int:
@@ -330,6 +359,10 @@ def _is_direct(contraction: Contraction, right: Matrix, info: TargetInfo) -> boo
     alone = 0 < beyond <= FEW and contraction.left.depth == 1 and depth >= 4 * MAX_LANES
     step = number(right.depth)
     if right.line != 1 or (beyond and not alone) or depth * step >= 1 << 31:
+        return False
+    # Vectors of lines that begin anywhere in a cache line take longer than packing the lines if there are many rows.
+    apart = 1 - math.gcd(step, info.lanes) / info.lanes
+    if number(volume(contraction.rows)) * apart * info.costs.placed_right > info.costs.pack_lines:
         return False
     # Lines that begin at the same offset in a page, or in a way of the cache, conflict.
     for period, ways in info.near_lines:

@@ -41,6 +41,37 @@ template <int L> static void pack_windows(const Windows& w, const float* image, 
         }
     }
 }
+// Whether windows are packed by pack_shifted (as in scheduler/windows.py).
+static bool is_shifted(const Windows& w) { return w.stride_w == 1 && (w.pad_h || w.pad_w || w.dilation_w > 1 || w.out_width > w.kernel_w); }
+// The same for windows that are neighbors in the image (a horizontal stride of 1), with padding: what a tap sees for windows of one line is contiguous, so
+// that their lines are copied one behind the other. A whole vector reaches into the next line's windows, which are stored later; behind the panel there is
+// slack.
+static void pack_shifted(const Windows& w, const float* image, i64 first, i64 k, i64 depth, int columns, float* to) {
+    struct Run {
+        i64 y, x;
+        int begin, end;
+    } runs[panel];
+    int count = 0;
+    for (int c = 0; c < columns; c = runs[count++].end) {
+        const i64 y = (first + c) / w.out_width, x = (first + c) % w.out_width;
+        runs[count] = {y * w.stride_h - w.pad_h, x - w.pad_w, c, (int)least(c + w.out_width - x, columns)};
+    }
+    i64 kw = k % w.kernel_w, kh = k / w.kernel_w % w.kernel_h;
+    const float* channel = image + k / (w.kernel_w * w.kernel_h) * w.height * w.width;
+    for (i64 end = k + depth; k < end; ++k, to += panel) {
+        for (int i = 0; i < count; ++i) {
+            const i64 y = runs[i].y + kh * w.dilation_h;
+            i64 x = runs[i].x + kw * w.dilation_w;
+            const bool seen = y >= 0 && y < w.height;
+            for (int c = runs[i].begin; c < runs[i].end; c += CL, x += CL)
+                store<CL>(to + c, seen ? load_within<CL>(channel + y * w.width + x, Lanes(-x, w.width - x).mask()) : fvec{}, full());
+        }
+        if (++kw < w.kernel_w) continue;
+        kw = 0;
+        if (++kh < w.kernel_h) continue;
+        kh = 0, channel += w.height * w.width;
+    }
+}
 // The same for kernels of one tap with a horizontal stride of 2, for up to `wide` windows of several panels, `apart` elements apart: every other lane of whole
 // vectors of pixels. Lines of some channels are put together first, as a vector of a panel may hold windows of several lines.
 static void pack_halved(const Windows& w, const float* image, i64 first, i64 k, i64 depth, int columns, float* to, i64 apart) {
@@ -89,6 +120,7 @@ static void pack_panels(const Contraction& c, i64 across, i64 p, i64 end, i64 k,
         else if (!windows && c.right.depth == 1) pack_columns(from, c.right.line, depth, columns, to);
         else if (!windows) pack_elements(from, c.right.line, c.right.depth, depth, columns, to);
         else if (halved) pack_halved(w, base, first, k, depth, columns, to, apart);
+        else if (is_shifted(w)) pack_shifted(w, base, first, k, depth, columns, to);
         else if (CL > 8 && w.kernel_w > 8) pack_windows<CL>(w, base, first, k, depth, columns, to);
         else if (CL > 4 && w.kernel_w > 4) pack_windows<(CL > 4 ? 8 : 4)>(w, base, first, k, depth, columns, to);
         else pack_windows<4>(w, base, first, k, depth, columns, to);
