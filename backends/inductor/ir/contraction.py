@@ -50,6 +50,8 @@ class Matrix:
         taps: number of taps, for a convolution's filters whose innermost dimension is the channels; the channels of a
             tap are contiguous. The sum runs over the channels, and within a channel over the taps; ``depth`` is 0.
             0 for all other operands.
+        far: whether the operand is known to come from beyond the core's own cache, because the graph touches more than
+            that in between.
     """
 
     buffer: str
@@ -58,6 +60,7 @@ class Matrix:
     line: ix.Index
     depth: ix.Index
     taps: int = 0
+    far: bool = False
 
     @property
     def depth_is_contiguous(self) -> bool:
@@ -77,6 +80,7 @@ class Patches:
         kernel, stride, padding, dilation: each as (vertical, horizontal).
         each: for a depthwise convolution, the number of consecutive rows of the result that share one input channel;
             the first ``each`` rows read the first channel, and ``channels`` is 1. 0: every row reads all channels.
+        far: as for a ``Matrix``.
     """
 
     buffer: str
@@ -92,6 +96,7 @@ class Patches:
     padding: tuple[int, int]
     dilation: tuple[int, int]
     each: int = 0
+    far: bool = False
 
     @property
     def sizes(self) -> tuple[ix.Index, ...]:

@@ -20,6 +20,7 @@ from dynamo_lite.backends.inductor.scheduler.build import build_kernel
 from dynamo_lite.backends.inductor.scheduler.fusion import Fuser
 from dynamo_lite.backends.inductor.scheduler.groups import Group
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
+from dynamo_lite.backends.inductor.scheduler.reuse import operand_distances
 from dynamo_lite.backends.inductor.scheduler.scan import scan_kernel
 from dynamo_lite.backends.inductor.scheduler.update import update_kernel
 
@@ -44,6 +45,7 @@ def schedule(lowered: LoweredGraph, arrangement: Arrangement) -> Schedule:
     """
     groups = Fuser(lowered, arrangement).run()
     needed = _read_outside(lowered, groups)
+    distances = operand_distances(groups, lowered.buffers, frozenset((*lowered.inputs, *lowered.constants)))
     steps: list[Step] = []
     nests = 0
     for group in groups:
@@ -62,6 +64,7 @@ def schedule(lowered: LoweredGraph, arrangement: Arrangement) -> Schedule:
                 continue
             kernel = build_kernel(lowered.builder, group, needed[group.number], lowered.buffers, arrangement)
             if group.contraction is not None:
+                group.distances = distances[group.number]
                 steps.append(arrangement.product_loops(lowered.builder, kernel, group, lowered.buffers))
             else:
                 steps.append(arrangement.loops(lowered.builder, kernel))

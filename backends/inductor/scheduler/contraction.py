@@ -8,6 +8,7 @@ blocks (``tiles_of_blocks``) accept any access.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -96,7 +97,8 @@ def tiles_of_vectors(
     kernel = tiles_of_blocks(builder, kernel, group, buffers)
     assert kernel.tiles is not None
     narrow_integers(builder, kernel)
-    name, contraction = f"workspace{len(buffers)}", kernel.tiles.contraction
+    name, contraction = f"workspace{len(buffers)}", _placed(kernel.tiles.contraction, group.distances, info)
+    kernel.tiles.contraction = contraction
     if isinstance(contraction.right, Patches) and not contraction.right.is_sized:
         sharing = shared_late(contraction, threads, name, info)
     else:
@@ -107,3 +109,14 @@ def tiles_of_vectors(
     kernel.outputs = (*kernel.outputs, name)
     kernel.tiles.workspace, kernel.tiles.sharing = name, sharing
     return kernel
+
+
+def _placed(contraction: Contraction, distances: tuple[int, int], info: TargetInfo) -> Contraction:
+    """The contraction with the knowledge which operands have left the core's own cache since they were used last.
+
+    Args:
+        distances: bytes of the operands with their reuse distances.
+    """
+    left, right = (d > info.own_cache for d in distances)
+    return dataclasses.replace(contraction, left=dataclasses.replace(contraction.left, far=left),
+                               right=dataclasses.replace(contraction.right, far=right))

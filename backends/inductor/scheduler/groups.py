@@ -50,7 +50,8 @@ class Member:
 @dataclasses.dataclass(slots=True, eq=False)
 class Group:
     """See the module's docstring. ``operation`` is the library call, view or copy of a group that is not a kernel;
-    ``ancestors`` is a bit mask of the groups, by number, that must run first."""
+    ``ancestors`` is a bit mask of the groups, by number, that must run first; ``distances`` are those of the
+    operands of the group's product, see ``reuse``."""
 
     number: int
     members: list[Member] = dataclasses.field(default_factory=list)
@@ -58,6 +59,7 @@ class Group:
     reduced: tuple[bool, ...] = ()
     ancestors: int = 0
     operation: Operation | None = None
+    distances: tuple[int, int] = (0, 0)
 
     @property
     def has_reduction(self) -> bool:

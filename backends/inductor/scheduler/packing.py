@@ -43,7 +43,8 @@ def packing_left(contraction: Contraction, info: TargetInfo) -> tuple[float, flo
     """The cost of packing an element of the left operand, and the time that it saves in each product of the element;
     both in products."""
     costs = info.costs
-    near = number(volume(contraction.rows)) * number(contraction.depth) * 4 <= info.near_result
+    small = number(volume(contraction.rows)) * number(contraction.depth) * 4 <= info.near_result
+    near = small and not contraction.left.far
     if contraction.left.depth_is_contiguous:
         return costs.near_left_columns if near else costs.left_columns, saved_left(contraction, info)
     return costs.near_left_lines if near else costs.left_lines, costs.strided_left
@@ -82,7 +83,7 @@ def fetching_gain(contraction: Contraction, info: TargetInfo) -> float:
     the next piece is prefetched then, line after line, while the products of one are computed."""
     right, costs = contraction.right, info.costs
     columns, depth = number(volume(contraction.columns)), number(contraction.depth)
-    if not isinstance(right, Matrix) or columns * depth * 4 <= info.own_cache:
+    if not isinstance(right, Matrix) or not right.far and columns * depth * 4 <= info.own_cache:
         return 0.0
     rows = number(volume(contraction.rows))
     if right.line == 1:

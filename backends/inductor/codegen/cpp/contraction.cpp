@@ -44,7 +44,7 @@ static i64 piece_of(const Contraction& c, bool together) {
 // The time that is saved in each product if the right operand is packed for many columns at a time, and so prefetched (fetching_gain).
 static double fetching_gain(const Contraction& c) {
     const bool lines = c.right.line == 1;
-    if (c.columns * c.depth * 4 <= c.far_left / 2 || !lines && c.right.depth != 1) return 0;
+    if (!c.right_is_far && c.columns * c.depth * 4 <= c.far_left / 2 || !lines && c.right.depth != 1) return 0;
     const double gain = lines ? c.costs.pack_far_lines - c.costs.pack_lines : c.costs.pack_far_columns - c.costs.pack_columns;
     return gain > 0 ? gain / c.rows : 0;
 }
@@ -66,7 +66,7 @@ static void decide(Contraction& c) {
     const bool windows = c.windows.channels > 0;
     if (!windows) {
         const bool streamed = c.left.depth == 1;
-        const bool close = c.rows * c.depth * 4 <= c.far_left / 4;
+        const bool close = !c.left_is_far && c.rows * c.depth * 4 <= c.far_left / 4;
         const double columns_cost = close ? c.costs.near_left_columns : c.costs.left_columns, lines_cost = close ? c.costs.near_left_lines : c.costs.left_lines;
         const double cost = streamed ? columns_cost : lines_cost, saved = streamed ? c.costs.streamed_left : c.costs.strided_left;
         const i64 group = group_of(c, cost, saved), columns = group * panel;

@@ -45,6 +45,7 @@ struct Contraction {
         double packing_share;
     } costs;
     i64 far_left;       // bytes of a left operand from which on it comes from beyond the L2 cache
+    bool left_is_far, right_is_far;  // whether operands do in any case, as the graph touches so much else in between
     i64 work;           // number of products
     Seen* seen;         // times of this call site with one thread and with several (threads.h)
     Pause* pause;       // the same for the process

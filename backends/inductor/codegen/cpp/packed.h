@@ -196,7 +196,7 @@ struct PackedProduct {
             const bool below = done + now >= depth;
             const i64 r = below ? r1 : r0, k_next = below ? k : at + now;
             // Rows that are in the L2 cache are not prefetched: that takes a tenth of the time of few columns.
-            const i64 many = (double)c.rows * c.depth * 4 >= c.far_left ? least(block, stop - r) : 0;
+            const i64 many = c.left_is_far || (double)c.rows * c.depth * 4 >= c.far_left ? least(block, stop - r) : 0;
             NextRows<2> next(c, left, r, many, k_next, least(c.chunk, k + depth - k_next), (end - p) * units(rows, ROWS));
             for (i64 q = p, beyond; q < end; q = beyond) {
                 beyond = least(q + side, end);
@@ -219,7 +219,7 @@ struct PackedProduct {
     Stream next_piece(i64 p, i64 end, i64 k, i64 last, double times) const {
         const bool lines = c.right.line == 1, none = c.windows.channels > 0 || !(lines || c.right.depth == 1);
         if (k == 0) p = end, end = least(least(last, p + c.group), (p / across + 1) * across);
-        if (none || p >= end || (double)c.columns * c.depth * 4 <= c.far_left / 2) return {nullptr, 0, 0, 0, 0};
+        if (none || p >= end || !c.right_is_far && (double)c.columns * c.depth * 4 <= c.far_left / 2) return {nullptr, 0, 0, 0, 0};
         const i64 first = p % across * panel, columns = least((end - p) * panel, c.columns - first), depth = least(piece, c.depth - k);
         const i64 length = lines ? columns : depth, rows = lines ? depth : columns, each = (i64)(rows * units(length, fetched) / times) + 1;
         return {c.right.p + at_batch(c, c.right, p / across) + first * c.right.line + k * c.right.depth, length, lines ? c.right.depth : c.right.line, rows, each};
