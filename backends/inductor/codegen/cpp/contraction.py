@@ -145,8 +145,8 @@ class ContractionKernel(CppKernel):
 
     def _needless(self, touched: int, itemsize: int) -> str:
         """The condition, in C++, on which prefetching what an epilogue touches does not pay; "true" or "" if it is
-        known. Behind deep products, prefetches pay unless the result stays in the core's L2 cache until it is read.
-        Shallow products are done as soon as the prefetches for their results are, which pay only if all that the kernel
+        known. Behind deep products, prefetches pay unless the result stays in the core's L2 cache until it is read, and
+        its memory was there, which is often that of what was read before. Shallow products are done as soon as the prefetches for their results are, which pay only if all that the kernel
         reads and writes exceeds that cache.
 
         Args:
@@ -157,10 +157,13 @@ class ContractionKernel(CppKernel):
         size = ix.product((volume(c.batch), volume(c.rows), volume(c.columns), itemsize))
         read = 0 if isinstance(c.right, Patches) else ix.product((volume(c.batch), volume(c.columns), c.depth, 4))
         every = ix.add(ix.mul(size, touched), read)
-        near, beyond = (_below(n, least) for n, least in ((size, info.near_result), (every, info.own_cache)))
+        near, all_near = (_below(n, least) for n, least in ((size, info.near_result), (every, info.own_cache)))
+        # Behind deep products both have to be the case.
+        unknown = [text for text in (near, all_near) if text != "true"]
+        stays = "" if "" in unknown else " && ".join(unknown) or "true"
         if isinstance(c.depth, int):
-            return near if c.depth >= info.fetched_depth else beyond
-        return f"({index_text(c.depth, {})} < {info.fetched_depth} ? {beyond or 'false'} : {near or 'false'})"
+            return stays if c.depth >= info.fetched_depth else all_near
+        return f"({index_text(c.depth, {})} < {info.fetched_depth} ? {all_near or 'false'} : {stays or 'false'})"
 
     def _matrix(
         self, buffer: str, offset: ix.Index, line: ix.Index, depth: ix.Index, batch: tuple[ix.Index, ...]
