@@ -43,7 +43,7 @@ def operand_distances(
         fresh = [name for name in names if name in lasting and name not in first]
         first.update(fresh)
         before.append(before[-1] + sum(map(sizes.__getitem__, fresh)))
-    made = max((n - sum(sizes[name] for name in names if name in lasting) for n, names in zip(each, touched)), default=0)
+    made = max((sum(sizes[name] for name in names if name not in lasting) for names in touched), default=0)
     found: dict[int, tuple[int, int]] = {}
     last: dict[str, int] = {}  # the group that has touched a buffer last
 

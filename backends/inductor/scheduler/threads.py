@@ -361,7 +361,7 @@ def _is_direct(contraction: Contraction, right: Matrix, info: TargetInfo) -> boo
     if right.line != 1 or (beyond and not alone) or depth * step >= 1 << 31:
         return False
     # Vectors of lines that begin anywhere in a cache line take longer than packing the lines if there are many rows.
-    apart = 1 - math.gcd(step, info.lanes) / info.lanes
+    apart = 1 - math.gcd(step, LANES[info.simd]) / LANES[info.simd]
     if number(volume(contraction.rows)) * apart * info.costs.placed_right > info.costs.pack_lines:
         return False
     # Lines that begin at the same offset in a page, or in a way of the cache, conflict.

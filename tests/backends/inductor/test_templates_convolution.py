@@ -49,6 +49,12 @@ CONVOLUTIONS = {
     "deep": (lambda x, w: conv2(x, w, None, 1, 1), R(1, 512, 7, 7), R(100, 512, 3, 3)),
     "padding beyond the image": (lambda x, w: conv2(x, w, None, 1, 3), R(1, 8, 2, 2), R(9, 8, 5, 5)),
     "7x7 results": (lambda x, w, b: conv2(x, w, b, 1, 1), R(2, 32, 7, 7), R(50, 32, 3, 3), R(50)),
+    "5x5 of 7x7": (lambda x, w: conv2(x, w, None, 1, 2), R(2, 70, 7, 7), R(31, 70, 5, 5)),
+    "3x3 of 6x5, dilated": (lambda x, w, b: conv2(x, w, b, 1, 2, 2).relu(), R(1, 33, 6, 5), R(50, 33, 3, 3), R(50)),
+    "2x3 of each other line": (lambda x, w: conv2(x, w, None, (2, 1), (0, 1)), R(2, 90, 9, 3), R(20, 90, 2, 3)),
+    "a line of 16": (lambda x, w: conv1(x, w, None, 1, 4, 2), R(3, 130, 16), R(9, 130, 5)),
+    "lines of one window": (lambda x, w: conv2(x, w, None, 1, (1, 0)), R(2, 20, 12, 3), R(20, 20, 5, 3)),
+    "3x3 of 7x7 in groups": (lambda x, w: conv2(x, w, None, 1, 1, 1, 2), R(2, 80, 7, 7), R(62, 40, 3, 3)),
     "19 results, 1x1": (lambda x, w: conv1(x, w), R(2, 1100, 19), R(23, 1100, 1)),
     "one dim": (lambda x, w, b: conv1(x, w, b, 5), R(2, 16, 100), R(24, 16, 10), R(24)),
     "one dim, padded": (lambda x, w, b: F.gelu(conv1(x, w, b, 1, 1)), R(2, 16, 101), R(24, 16, 3), R(24)),
@@ -144,6 +150,9 @@ def test_narrower_vectors(name, simd):
 PACKED = {"streamed_left": 0.5, "aliased_left": 0.5, "left_columns": 1.0, "near_left_columns": 1.0, "pack_columns": 0.1}
 STREAMED = {"streamed_left": 1e-6, "aliased_left": 1e-6, "placed_right": 1e-6, "pack_columns": 1000.0}
 PLANES = {**PACKED, "placed_right": 1e-6, "pack_columns": 1000.0}
+# Costs with which few windows are packed in one panel, and read filters in streams.
+ONE_PANEL = {"streamed_left": 1e-6, "aliased_left": 1e-6, "placed_right": 100.0, "pack_columns": 1000.0,
+             "pack_lines": 1e-3}
 EXCHANGED = {"streamed_left": 10.0, "aliased_left": 10.0, "left_columns": 1e6, "near_left_columns": 1e6,
              "pack_columns": 0.01}
 
@@ -187,6 +196,19 @@ def test_every_other_pixel_is_packed_where_that_pays(name, simd):
         with dynamo_lite.config.patch(cpp_simd=simd, target=costs):
             check(fn, *args)
             assert ways(fn, args) == ["packed filters, " + operand]
+
+
+@pytest.mark.parametrize("simd, most", [("auto", 64), ("avx2", 16), ("scalar", 8)])
+@pytest.mark.parametrize("name", ["5x5 of 7x7", "3x3 of 6x5, dilated", "2x3 of each other line", "a line of 16",
+                                  "lines of one window", "3x3 of 7x7 in groups", "deep"])
+def test_few_windows_are_packed_in_one_panel(name, simd, most):
+    fn, *args = CONVOLUTIONS[name]
+    with dynamo_lite.config.patch(cpp_simd=simd, target=ONE_PANEL, winograd=False):
+        if simd == "auto":
+            most = target_info.current().panel
+        check(fn, *args)
+        fits = fn(*args)[0, 0].numel() <= most
+        assert (ways(fn, args) == ["streamed filters, packed windows"]) == fits
 
 
 @pytest.mark.parametrize("simd", ["auto", "scalar"])

@@ -52,11 +52,13 @@ def test_sums_are_kept_of_a_threads_own_rows():
 
 
 def test_lines_that_take_each_others_place_are_packed():
-    assert share_work(contraction(64, 196, 400), 2).direct
+    assert share_work(contraction(64, 192, 400), 2).direct
     assert not share_work(contraction(64, 1024, 400), 2).direct, "lines a page apart"
     assert not share_work(contraction(64, 4096 * 8, 40), 2).direct, "lines that differ in nothing that a cache looks at"
     assert not share_work(contraction(64, 169, 400), 2).direct, "the last vector would reach beyond the operand"
     assert not share_work(contraction(64, 196, 40), 2).direct, "too shallow for sums along the depth"
+    assert not share_work(contraction(64, 196, 400), 2).direct, "most lines begin within a vector, for many rows"
+    assert share_work(contraction(8, 196, 400), 2).direct, "the same for few rows"
 
 
 @pytest.mark.parametrize("channels, size, kernel, stride", [

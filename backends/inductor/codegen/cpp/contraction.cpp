@@ -7,6 +7,8 @@ static bool is_direct(const Contraction& c) {
     const i64 beyond = c.columns % widest_lanes, few_rows = ROWS;
     const bool alone = beyond && beyond <= few && c.left.depth == 1 && c.depth >= 4 * widest_lanes;
     if (c.right.line != 1 || (beyond && !alone) || c.depth * c.right.depth >= (i64)1 << 31) return false;
+    const i64 step = c.right.depth, odd = step & -step, apart = odd && odd < CL ? CL - odd : 0;  // CL times the share of lines that begin within a vector
+    if (c.rows * c.costs.placed_right * apart > c.costs.pack_lines * CL) return false;
     // Columns that are read only once need not stay in a cache.
     if (c.rows <= few_rows) return true;
     for (const auto& cache : c.costs.near_lines) {

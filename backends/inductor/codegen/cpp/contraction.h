@@ -40,7 +40,7 @@ struct Contraction {
     // If not decided: the cost of filling a convolution's planes, in rows, and the costs of TargetInfo by which scheduler/threads.py decides.
     double packing;
     struct Costs {
-        double pack_lines, pack_columns, pack_far_lines, pack_far_columns, far_read, foreign_read, left_lines, left_columns, near_left_lines, near_left_columns, strided_left, streamed_left;
+        double pack_lines, pack_columns, pack_far_lines, pack_far_columns, far_read, foreign_read, left_lines, left_columns, near_left_lines, near_left_columns, strided_left, streamed_left, placed_right;
         i64 near_pixels, near_lines[2][2];
         double packing_share;
     } costs;

@@ -100,7 +100,7 @@ class ContractionKernel(CppKernel):
         foreign = info.foreign_read * own.product_rate
         numbers = (own.pack_lines, own.pack_columns, own.pack_far_lines, own.pack_far_columns, info.far_read, foreign,
                    own.left_lines, own.left_columns, own.near_left_lines, own.near_left_columns, own.strided_left,
-                   saved_left(self.tiles.contraction, info))
+                   saved_left(self.tiles.contraction, info), own.placed_right)
         text = ", ".join(map(repr, numbers))
         self.line(f"c.costs = {{{text}, {info.near_pixels}, {{{{{period}, {places}}}, "
                   f"{{{cache_period}, {ways}}}}}, {PACKING_SHARE!r}}};")
@@ -146,8 +146,8 @@ class ContractionKernel(CppKernel):
     def _needless(self, touched: int, itemsize: int) -> str:
         """The condition, in C++, on which prefetching what an epilogue touches does not pay; "true" or "" if it is
         known. Behind deep products, prefetches pay unless the result stays in the core's L2 cache until it is read, and
-        its memory was there, which is often that of what was read before. Shallow products are done as soon as the prefetches for their results are, which pay only if all that the kernel
-        reads and writes exceeds that cache.
+        its memory, which is often what an operand before has left, was there. Shallow products are done as soon as the
+        prefetches for their results are, which pay only if all that the kernel reads and writes exceeds that cache.
 
         Args:
             touched: number of buffers that the epilogue touches.

@@ -41,7 +41,7 @@ template <int L> static void pack_windows(const Windows& w, const float* image, 
         }
     }
 }
-// Whether windows are packed by pack_shifted (as in scheduler/windows.py).
+// Whether windows are packed by pack_shifted (_is_shifted in scheduler/threads.py).
 static bool is_shifted(const Windows& w) { return w.stride_w == 1 && (w.pad_h || w.pad_w || w.dilation_w > 1 || w.out_width > w.kernel_w); }
 // The same for windows that are neighbors in the image (a horizontal stride of 1), with padding: what a tap sees for windows of one line is contiguous, so
 // that their lines are copied one behind the other. A whole vector reaches into the next line's windows, which are stored later; behind the panel there is
