@@ -20,6 +20,7 @@ from dynamo_lite.backends.inductor.codegen.cpp.body import Emitted
 from dynamo_lite.backends.inductor.codegen.cpp.column_sums import ColumnSums, shares_rows, sums_columns
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, VALUE, index_text
 from dynamo_lite.backends.inductor.codegen.cpp.functions import DERIVED, FUNCTIONS
+from dynamo_lite.backends.inductor.codegen.cpp.rows_at_once import RowsAtOnce, rows_at_once
 from dynamo_lite.backends.inductor.codegen.cpp.scans import ScanBody
 from dynamo_lite.backends.inductor.codegen.cpp.sharing import EXTRA_COPIES, EXTRA_FIELDS, EXTRA_VALUES
 from dynamo_lite.backends.inductor.codegen.cpp.tables import ROOM, find_tables
@@ -27,7 +28,6 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
-from dynamo_lite.backends.inductor.scheduler.loop_transforms import is_transposed
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 # Iterations of the outer loops from which on threads share these; with fewer, they share the inner loop, once per outer
@@ -52,7 +52,7 @@ MIN_LONG_COST = 160
 # Cost up to which a body is worth four copies; one that calls functions is not.
 MAX_UNROLLED_COST = 16
 
-class CppKernel(ScanBody, ColumnSums):
+class CppKernel(ScanBody, ColumnSums, RowsAtOnce):
     """Writes one kernel. ``symbol`` is the function's name."""
 
     emitted: dict[Node, Emitted]
@@ -252,10 +252,7 @@ class CppKernel(ScanBody, ColumnSums):
     def _flat_loop(self, outer: tuple[ix.Var, ...], begin: str, end: str) -> None:
         """Writes several loops as one loop over their common iteration space, and keeps each loop's variable."""
         if len(outer) == 1:
-            name = self._name(outer[0])
-            self.open(f"for (i64 {name} = {begin}; {name} < {end}; ++{name})")
-            self._inside_outer(False)
-            self.close()
+            self._last_outer(outer[0], begin, end)
             return
         rest = "flat"
         if not all(isinstance(v.size, int) for v in outer):
@@ -273,9 +270,24 @@ class CppKernel(ScanBody, ColumnSums):
         self.line(step + " }" * (len(outer) - 1))
         self.close()
 
+    def _last_outer(self, v: ix.Var, begin: str, end: str) -> None:
+        first = self.kernel.stages[0]
+        rows = 1 if self._tabulated else rows_at_once(self.kernel, self._is_light(first), self.L, self.info)
+        if rows > 1:
+            accumulators = self._accumulators(first, True)
+            self.row_groups(accumulators, rows, self._chunk(True, accumulators[0].copies), begin, end)
+            return
+        name = self._name(v)
+        self.open(f"for (i64 {name} = {begin}; {name} < {end}; ++{name})")
+        self._inside_outer(False)
+        self.close()
+
     def _nested(self, outer: tuple[ix.Var, ...], at: int, parallel_inner: bool) -> None:
         if at == len(outer):
             self._inside_outer(parallel_inner)
+            return
+        if at + 1 == len(outer) and not parallel_inner:
+            self._last_outer(outer[at], "0", self._size(outer[at]))
             return
         name = self._name(outer[at])
         self.open(f"for (i64 {name} = 0; {name} < {self._size(outer[at])}; ++{name})")
@@ -339,7 +351,7 @@ class CppKernel(ScanBody, ColumnSums):
                 first, second = map(self._pointer, pair)
                 self.open(f"if ((const void*){first} {'!=' if stage.unless_same else '=='} (const void*){second})")
             if stage.tiled and not stage.scan:
-                self._tiled_stage(stage, parallel_inner)
+                self.tiled_stage(stage, parallel_inner)
             elif stage.inner:
                 self._loop_stage(stage, parallel_inner and not self.kernel.scratch)
             else:
@@ -353,40 +365,6 @@ class CppKernel(ScanBody, ColumnSums):
                 self.close()
                 self.emitted = before
         self.emitted, self._vectors = kept, vectors
-
-    def _tiled_stage(self, stage: Stage, parallel: bool) -> None:
-        """Writes a stage over square tiles: loads along ``u`` are transposed, then each row is computed along ``v``."""
-        u, v = stage.inner
-        self._emit(stage, frozenset(stage.inner))
-        outside = self.scope()
-        row = self._name(u)
-        begin, end = "0", self._size(u)
-        if parallel:
-            self.open_threads(end, "L")
-            begin, end = "begin", "end"
-        self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {row}_0, auto rows")
-        self.open_lanes(f"for_lanes<L>(0, {self._size(v)}", f"const i64 {self._name(v)}, auto m")
-        self._v = v
-        self.var_names[u] = f"{row}_0"
-        for n in walk([s.value for s in stage.statements]):
-            if is_transposed(n, u, v):
-                tile = self.loaded_tile(n, "rows")
-                self.emitted[n] = Emitted(f"{tile}[{row}_r]", True)
-        self._emit(stage, frozenset((u,)))
-        self.open(f"for (int {row}_r = 0; {row}_r < alive(rows, L); ++{row}_r)")
-        self.var_names[u] = row
-        self.line(f"const i64 {row} = {row}_0 + {row}_r;")
-        self._emit(stage, frozenset())
-        for s in stage.statements:
-            assert isinstance(s, Store)
-            self._store(s)
-        self._v = None
-        self.close()
-        self.close("});")
-        self.close("});")
-        if parallel:
-            self.close("});")
-        self.emitted = outside
 
     def _loop_stage(self, stage: Stage, parallel: bool) -> None:
         outside = self.scope()

@@ -144,6 +144,12 @@ template <int k = 0, int size, class F> INLINE void each_of(group<size> g, F f) 
     f(slot<k>());
     if constexpr (k + 1 < size) each_of<k + 1>(g, f);
 }
+// Groups of n rows at a time, then the rows that are left over.
+template <int n, class F> INLINE void for_rows(i64 begin, i64 end, F f) {
+    i64 i = begin;
+    for (; i + n <= end; i += n) f(i, group<n>());
+    for (; i < end; ++i) f(i, group<1>());
+}
 template <int L, int n, class F> INLINE void for_groups(i64 begin, i64 end, F f) {
     i64 i = begin;
     if constexpr (n > 1) for (; i + n * L <= end; i += n * L) f(i, full(), group<n>());

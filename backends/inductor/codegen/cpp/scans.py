@@ -1,5 +1,5 @@
 """Writes the loops of scans (``cumsum``, ``cummax``) in C++: iterations in their order, with values carried from one
-to the next in variables.
+to the next in variables; and stages over tiles, whose lines are transposed as those of scans are.
 
 Where every lane of a vector scans a line of its own, an iteration processes a vector; lines that are contiguous along
 the scan are read and written in tiles, whose columns are these vectors. Elsewhere an iteration processes one element,
@@ -28,7 +28,7 @@ BLOCK = 16
 
 
 class ScanBody(Body):
-    """Writes the stages that are scans."""
+    """Writes the stages that are scans or run over tiles."""
 
     L: int
     emitted: dict[Node, Emitted]
@@ -116,6 +116,40 @@ class ScanBody(Body):
         self.emitted = before
         if own is not None:
             self.var_names[v] = own
+
+    def tiled_stage(self, stage: Stage, parallel: bool) -> None:
+        """Writes a stage over square tiles: loads along ``u`` are transposed, then each row is computed along ``v``."""
+        u, v = stage.inner
+        self._emit(stage, frozenset(stage.inner))
+        outside = self.scope()
+        row = self._name(u)
+        begin, end = "0", self._size(u)
+        if parallel:
+            self.open_threads(end, "L")
+            begin, end = "begin", "end"
+        self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {row}_0, auto rows")
+        self.open_lanes(f"for_lanes<L>(0, {self._size(v)}", f"const i64 {self._name(v)}, auto m")
+        self._v = v
+        self.var_names[u] = f"{row}_0"
+        for n in walk([s.value for s in stage.statements]):
+            if is_transposed(n, u, v):
+                tile = self.loaded_tile(n, "rows")
+                self.emitted[n] = Emitted(f"{tile}[{row}_r]", True)
+        self._emit(stage, frozenset((u,)))
+        self.open(f"for (int {row}_r = 0; {row}_r < alive(rows, L); ++{row}_r)")
+        self.var_names[u] = row
+        self.line(f"const i64 {row} = {row}_0 + {row}_r;")
+        self._emit(stage, frozenset())
+        for s in stage.statements:
+            assert isinstance(s, Store)
+            self._store(s)
+        self._v = None
+        self.close()
+        self.close("});")
+        self.close("});")
+        if parallel:
+            self.close("});")
+        self.emitted = outside
 
     def loaded_tile(self, n: Node, alive: str) -> str:
         """Loads a transposed tile and returns its C++ name. ``alive``: the number of active elements of each line."""
