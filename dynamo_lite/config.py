@@ -24,6 +24,7 @@ class Option:
     default: Any
     help: str
     choices: tuple[str, ...] = ()
+    may_be_zero: tuple[str, ...] = ()  # of the choices of a table of numbers
     minimum: int | None = None
     path: bool = False
     name: str = ""
@@ -84,8 +85,10 @@ class Option:
         for name, number in value.items():
             if name not in self.choices:
                 raise ValueError(f"config.{self.name} has numbers by the names {', '.join(self.choices)}, not {name!r}")
-            if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number < float("inf"):
-                raise ValueError(f"config.{self.name}[{name!r}] is a positive number, not {number!r}")
+            known = not isinstance(number, bool) and isinstance(number, (int, float))
+            if not known or not 0 <= number < float("inf") or number == 0 and name not in self.may_be_zero:
+                least = "a number of at least 0" if name in self.may_be_zero else "a positive number"
+                raise ValueError(f"config.{self.name}[{name!r}] is {least}, not {number!r}")
         return dict(value)
 
 
@@ -179,7 +182,8 @@ target: dict[str, float] = _option(
         "pack_far_columns", "im2col", "left_lines", "left_columns", "near_left_lines", "near_left_columns",
         "transform_pixels", "transform_taps", "transform_sums", "strided_left", "streamed_left", "aliased_left",
         "placed_right", "wake", "awake", "elements", "foreign_read", "far_read", "near_store", "far_store",
-        "library_call", "library_sharing", "convolution_share", "product_share", "pages", "fetched_depth"))
+        "library_call", "library_sharing", "convolution_share", "product_share", "pages", "fetched_depth"),
+    may_be_zero=("strided_left", "streamed_left", "aliased_left", "placed_right"))
 measured_products: bool = _option(
     False, "whether the library or our loops compute a matrix product on a CPU is decided by what both take for one of "
     "its kind, measured once in some milliseconds and kept in the cache folder; off, our loops compute it, unless the "

@@ -152,6 +152,10 @@ def test_settings_are_checked():
     for wrong in (0, -1, True, "2", float("inf")):
         with pytest.raises(ValueError, match="positive number"):
             config.target = {"l2": wrong}
+    with config.patch(target={"streamed_left": 0}):
+        assert target_info.current().costs.streamed_left == 0, "as it is measured, too"
+    with pytest.raises(ValueError, match="at least 0"):
+        config.target = {"streamed_left": -0.1}
     option = config.OPTIONS["target"]
     assert option.choices == target_info.NAMES
     assert option.check(option.parse("l2=2097152, cores=2")) == {"l2": 2097152.0, "cores": 2.0}
