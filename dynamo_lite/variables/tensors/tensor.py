@@ -178,6 +178,8 @@ class TensorVariable(VariableTracker):
         return tx.values.wrap_at(self.value.grad, AttrSource(self.source, "grad"))
 
     def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
+        if tx.output.overrides.active() and isinstance(getattr(self.cls, name, None), _GETSETS):
+            unsupported("unsupported_attribute", f"setting Tensor.{name} under a torch function mode")
         if name == "grad" and self._may_have_grad(value):
             tx.output.effects.store_attr(self, name, value)
             return
