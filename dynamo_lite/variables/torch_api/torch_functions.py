@@ -65,7 +65,7 @@ class TorchFunctionVariable(RealObjectVariable):
                 handler = None
         if handler is not None:
             return tx.checked_call(handler, tx, *args, **kwargs)
-        if type(self.value) is types.FunctionType and any(map(_needs_following, (*args, *kwargs.values()))):
+        if _is_followed(self.value, [*args, *kwargs.values()]):
             return tx.call(tx.values.library_function(self.value), args, kwargs)
         out = kwargs.get("out")
         if out is not None and not isinstance(out, ConstantVariable):
@@ -108,11 +108,11 @@ class TorchFunctionVariable(RealObjectVariable):
         return record(tx, "call_function", self.value, args, kwargs)
 
 
-def _needs_following(value: VariableTracker) -> bool:
-    """Whether an argument is the program's code or an object of its own, which no node of a graph holds: what a
-    function of torch's does with it is followed."""
-    cls = value.python_type()
-    return isinstance(value, ObjectVariable) or issubclass(cls, _CODE)
+def _is_followed(function: Any, args: list[VariableTracker]) -> bool:
+    """Whether an argument of a Python function of torch's is the program's code or an object of its own, which no node
+    of a graph holds: what the function does with it is followed."""
+    return type(function) is types.FunctionType and any(
+        isinstance(value, ObjectVariable) or issubclass(value.python_type(), _CODE) for value in args)
 
 
 _CODE = (types.FunctionType, types.MethodType, functools.partial)
