@@ -3,8 +3,8 @@
 NumPy itself computes the result, in the memory of the tensors, so values, dtypes, warnings and exceptions are NumPy's.
 The call, with all arguments that are no arrays, is part of the graph as text, so that graphs can be kept in files.
 
-Invariant: the shape, the dtype and the strides of a result depend only on the call and on the operands' layouts, so
-that a call with arrays of zeros shows them. Functions for which this does not hold are not in the table.
+A call with arrays of zeros shows the shape, the dtype and the strides of the result. Invariant: no call writes to an
+operand, and a result that differs in these from that of zeros is an error, behind which the frame runs in plain Python.
 """
 from __future__ import annotations
 
@@ -188,13 +188,18 @@ def _called(text: str, arrays: Sequence[Any]) -> Any:
 
 
 # ---------------------------------------------------------------- results
-def example(text: str, layouts: Sequence[Layout]) -> tuple[Any, list[Any]]:
+def example(text: str, layouts: Sequence[Layout], writeable: bool = False) -> tuple[Any, list[Any]]:
     """The result of a call for arrays of zeros, and these arrays.
+
+    Args:
+        writeable: whether the function may write to the arrays. If not, a call with ``out`` raises.
 
     Raises:
         Exception: what the function raises for them.
     """
     arrays = [_zeros(*layout) for layout in layouts]
+    for array in arrays:
+        array.flags.writeable = writeable
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _called(text, arrays), arrays
@@ -213,11 +218,30 @@ def layout_of(array: Any) -> Layout | None:
     return array.dtype, array.shape, tuple(n // size for n in array.strides)
 
 
+def depends_on_elements(text: str, layouts: Sequence[Layout]) -> bool:
+    """Whether the result for whole numbers of 1 has another layout than that for 0, as ``np.repeat`` has."""
+    if len(layouts) == 1 or all(dtype.kind not in "biu" for dtype, _, _ in layouts):
+        return False
+    ones = [np.ones_like(array) if array.dtype.kind in "biu" else array for array in example(text, layouts)[1]]
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = _owned(_called(text, ones), ones)
+    except Exception:  # an index out of bounds, for one
+        return False
+    return layout_of(found) != _result_layout(text, tuple(layouts))
+
+
+def shares_memory(result: Any, arrays: Sequence[Any]) -> bool:
+    """Whether a result, or one of several, is an operand or may lie in its memory."""
+    parts = result if type(result) in (list, tuple) else [result]
+    return any(type(p) is np.ndarray and (p is a or np.may_share_memory(p, a)) for p in parts for a in arrays)
+
+
 def _owned(result: Any, arrays: Sequence[Any]) -> Any:
     """The result as an array with memory of its own, which a tensor can share."""
     made = np.asarray(result)
-    shared = any(np.may_share_memory(made, a) for a in arrays)
-    return made.copy() if shared or not made.flags.writeable or layout_of(made) is None else made
+    return made.copy() if shares_memory(made, arrays) or not made.flags.writeable or layout_of(made) is None else made
 
 
 @functools.lru_cache(maxsize=1024)
@@ -251,7 +275,10 @@ def dtype_of_tensor(array_dtype: Any) -> torch.dtype | None:
 
 def _run(call: str, arrays: Sequence[torch.Tensor]) -> torch.Tensor:
     given = [a.detach().numpy() for a in arrays]
-    return torch.from_numpy(_owned(_called(call, given), given))
+    made = _owned(_called(call, given), given)
+    if layout_of(made) != _result_layout(call, tuple(layout_of_tensor(a) for a in arrays)):
+        raise RuntimeError(f"{_call_of(call)[0].__name__}() has given an array of another shape than expected")
+    return torch.from_numpy(made)
 
 
 def _fake(call: str, arrays: Sequence[torch.Tensor]) -> torch.Tensor:

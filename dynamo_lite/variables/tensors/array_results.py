@@ -287,8 +287,14 @@ def _called(
     layouts = [_layout(tx, a) for a in given]
     try:
         found, zeros = array_operator.example(text, layouts)
+        shared = array_operator.shares_memory(found, zeros)
+        if shared:  # is it read-only, as a diagonal is?
+            found, zeros = array_operator.example(text, layouts, writeable=True)
+        decided = not shared and type(found) not in (list, tuple) and array_operator.depends_on_elements(text, layouts)
     except Exception as error:
         unsupported(_KIND, f"{words}: {type(error).__name__}: {error}")
+    if decided or shared and len(given) > 1:
+        unsupported("dynamic_output_shape", f"{words}, whose elements decide about the result's shape or place")
     if type(found) in (list, tuple):
         parts = [_view(tx, part, zeros, given) for part in found]
         if not all(parts):

@@ -1,4 +1,5 @@
 """What NumPy computes inside a compiled function: arrays from outside, and arrays in the memory of tensors."""
+import copy
 import warnings
 
 import numpy as np
@@ -322,6 +323,70 @@ def test_a_result_that_elements_decide_breaks():
         compiled = dynamo_lite.compile(function)
         for array in (_doubles(), -abs(_doubles()), abs(_doubles())):
             _check_same(compiled(array), function(array))
+
+
+WHERE_ELEMENTS_DECIDE = {
+    "row": lambda a: a[a[:, 0].argmax()] * 2,
+    "element": lambda a: a[0, a[0].argmax()] * 2,
+    "slice": lambda a: a[: np.argmax(a[:, 0])] * 2,
+    "repeated": lambda a: np.repeat(a, (a[0] > 0).astype(int) + 1, axis=1),
+    "repeated_by_a_number": lambda a: np.repeat(a, np.argmax(a[0])),
+    "along": lambda a: np.sum(np.stack([a[:, :3]] * 3), axis=np.argmax(a[0, :3])),
+    "split": lambda a: np.split(a, a[:1].argmax(1)),
+    "padded": lambda a: np.pad(a, a.argmax(1)[0]),
+    "tiled": lambda a: np.tile(a, a.argmax(0)[:2]),
+    "shifted": lambda a: np.roll(a, np.argmax(a[0])),
+}
+
+
+@pytest.mark.parametrize("name", WHERE_ELEMENTS_DECIDE)
+def test_elements_that_decide_about_a_shape_or_a_place(name):
+    function = WHERE_ELEMENTS_DECIDE[name]
+    compiled = dynamo_lite.compile(function)
+    for seed in range(6):
+        array = np.random.RandomState(seed).randn(3, 4)
+        _check_same(compiled(array), function(array))
+
+
+WRITTEN_OPERANDS = {
+    "ufunc": lambda a: (np.add(a, 1, a), a * 2), "sum": lambda a: (a.sum(0, None, a[0]), a * 2),
+    "clip": lambda a: (np.clip(a, 0, 1, a), a + 1), "round": lambda a: (a.round(1, a), a + 1),
+    "cumsum": lambda a: (np.cumsum(a, 0, None, a), a + 1), "keyword": lambda a: (np.exp(a, out=a), a + 1),
+    "diagonal": lambda a: (np.diagonal(a), a + 1), "sort": lambda a: (a.sort(), a + 1),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_OPERANDS)
+def test_functions_that_write_to_an_operand_break(name):
+    function = WRITTEN_OPERANDS[name]
+    compiled = dynamo_lite.compile(function)
+    for _ in range(2):
+        array, also = _doubles(), _doubles()
+        _check_same(compiled(array), function(also))
+        _check_same(array, also)
+
+
+def test_results_that_share_memory_with_each_other():
+    def several(x, a):
+        made = x.numpy() + a
+        return made, torch.from_numpy(made), made[1:], made.T
+
+    for backend in ("eager", "inductor_lite"):
+        made, tensor, part, turned = dynamo_lite.compile(several, backend=backend, fullgraph=True)(
+            _tensor(), _singles())
+        made[1, 0] = 77
+        assert tensor[1, 0] == part[0, 0] == turned[0, 1] == 77
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_copies(copied):
+    def twice(a):
+        b = copied(a)
+        b += 1
+        return a, b
+
+    array = _doubles()
+    _check_same(dynamo_lite.compile(twice)(array), twice(_doubles()))
 
 
 def test_gradients_beside_arrays():
