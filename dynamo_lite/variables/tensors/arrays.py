@@ -64,6 +64,12 @@ class RunningArray(VariableTracker):
         """The tensor in whose memory it lies."""
         raise NotImplementedError
 
+    def as_tensor_index(self, tx: Tracer) -> VariableTracker:
+        tensor = self.tensor(tx)
+        is_index = tensor.fake.dim() and not (tensor.fake.is_floating_point() or tensor.fake.is_complex())
+        # torch copies the array; in a graph, the index is read before what comes later is written.
+        return tensor if is_index else self
+
 
 class ArrayVariable(VariableTracker):
     """An array, a number or a dtype of NumPy's."""
@@ -95,6 +101,10 @@ class ArrayVariable(VariableTracker):
     def as_tensor(self, tx: Tracer) -> VariableTracker:
         """A tensor of the graph with the elements of the array."""
         return record(tx, "call_function", ArrayCall(torch.tensor, self.value), [], {})
+
+    def as_tensor_index(self, tx: Tracer) -> VariableTracker:
+        is_index = isinstance(self.value, np.ndarray) and self.value.ndim and self.value.dtype.kind in "biu"
+        return self.as_tensor(tx) if is_index else self
 
     def hash_key(self) -> Any:
         return self.value if self.is_constant() else super().hash_key()

@@ -431,3 +431,35 @@ def test_subclasses_and_operands_of_other_classes():
                 compiled(a, b)
             continue
         _check_same(compiled(a, b), wanted)
+
+
+INDEXED = {
+    "known": lambda t, i: (t[np.array([0, 2])], t[:, np.array([[1], [0]])], t[np.array([0]), np.array([1])]),
+    "running": lambda t, i: (t[i], t[i, i], t[..., i], t[np.argsort(t.numpy()[:, 0])]),
+    "written": lambda t, i: (t.clone().index_fill_(0, torch.from_numpy(i), 0),
+                             t.mul(2).put_(torch.as_tensor(i), t[0, :2])),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("name", INDEXED)
+def test_tensors_indexed_by_arrays(name, backend):
+    assert _run(INDEXED[name], lambda: (_tensor(), np.array([0, 2])), backend)["graphs"] == 1
+
+
+def test_writes_at_indices_in_arrays():
+    def write(t, i):
+        made = t * 2
+        made[np.array([0, 1])] = 5
+        made[i] += 1
+        i[0] = 0
+        return made
+
+    assert _run(write, lambda: (_tensor(), np.array([1, 2])))["graphs"] == 1
+
+
+def test_an_index_out_of_bounds_raises():
+    compiled = dynamo_lite.compile(lambda t, i: t[i])
+    compiled(_tensor(), np.array([0]))
+    with pytest.raises(IndexError):
+        compiled(_tensor(), np.array([9]))
