@@ -24,7 +24,7 @@ from ..base import VariableTracker, realized, unsupported, wraps_if
 from ..constant import UNARY, ConstantVariable
 from ..numbers.symbolic_ints import size_variable
 from ..objects.objects import wrap_object
-from .arrays import METHODS, OPERATORS, ArrayVariable, NumpyNumber, RunningArray, from_numpy
+from .arrays import METHODS, OPERATORS, RUNNING, ArrayVariable, NumpyNumber, RunningArray, from_numpy
 from .inputs import wrap_tensor
 from .method_calls import handles_method
 from .symbolic_sizes import symbolic_dims
@@ -207,6 +207,9 @@ class TensorArrayVariable(RunningArray):
         if self.cls in _LIKE_PYTHON:
             return self.call_method(tx, "item", [], {}).as_argument(tx)
         unsupported(_KIND, f"{self.describe()} as an argument of a torch function")
+
+
+RUNNING.append(TensorArrayVariable)
 
 
 class OuterArrayVariable(TensorArrayVariable):

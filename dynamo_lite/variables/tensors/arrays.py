@@ -71,15 +71,23 @@ class RunningArray(VariableTracker):
         return tensor if is_index else self
 
 
+RUNNING: list[Any] = []
+"""The class of arrays that lie in the memory of tensors."""
+
+
 class ArrayVariable(VariableTracker):
     """An array, a number or a dtype of NumPy's."""
 
     has_identity = True
+    # Whether other arrays may lie in its memory, and whether tensors do in eager.
+    shared = in_tensor = False
 
     def __init__(self, value: Any, owner: ArrayVariable | None = None) -> None:
         super().__init__()
         self.value = value
         self.owner = owner  # the array in whose memory this one lies; None: it has memory of its own
+        if owner is not None:
+            owner.shared = True
 
     def python_type(self) -> type:
         return type(self.value)
@@ -138,7 +146,27 @@ class ArrayVariable(VariableTracker):
         return fold(tx, operator.getitem, [self, key], {})
 
     def setitem(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
-        unsupported(_KIND, f"writing to {self.describe()}")
+        self._lie_in_graph(tx)
+        self.setitem(tx, key, value)  # as a running array
+
+    def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
+        if not isinstance(self.value, np.ndarray):
+            return None
+        self._lie_in_graph(tx)
+        return self.inplace(tx, op, other)
+
+    def _lie_in_graph(self, tx: Tracer) -> None:
+        """Becomes an array in the memory of a tensor of the graph, because it is written to: all references to it have
+        this tracker. Breaks the graph if anything else lies in its memory."""
+        if not isinstance(self.value, np.ndarray) or self.owner is not None or self.shared or self.in_tensor:
+            unsupported(_KIND, f"writing to {self.describe()}, which shares its memory")
+        if not self.value.flags.c_contiguous or self.value.dtype.kind not in "biufc":
+            unsupported(_KIND, f"writing to {self.describe()} of {self.value.dtype}")
+        tensor = self.as_tensor(tx)
+        self.__dict__.clear()
+        running: Any = RUNNING[0](tensor)
+        self.__class__ = RUNNING[0]
+        self.__dict__.update(running.__dict__)
 
     def iterator(self, tx: Tracer) -> VariableTracker:
         given = [(self.value, self)]
@@ -163,6 +191,8 @@ class ArrayVariable(VariableTracker):
         if self.is_constant():
             cg.emit.load_const(self.value)
             return
+        if (self.owner or self).in_tensor:
+            unsupported(_KIND, "an array whose memory a tensor shares, as numbers of its own")
         if self.owner is not None:
             whole = self.owner
             if not whole.value.flags.c_contiguous:
@@ -210,6 +240,12 @@ class NumpyNumber(ArrayVariable):
 
     def as_index(self, tx: Tracer) -> Any:
         return self.python_number.as_index(tx)
+
+    def as_tensor_index(self, tx: Tracer) -> VariableTracker:
+        return self
+
+    def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
+        return None
 
     def truth(self, tx: Tracer) -> bool:
         return tx.truth(self.python_number)
@@ -402,7 +438,7 @@ def _register_maker(function: Any) -> None:
         return NumpyFunctionVariable(function, _KIND, "NumPy").call(tx, list(args), kwargs)
 
 
-for _function in (*_COPIES, np.arange, np.zeros):
+for _function in (*_COPIES, np.arange, np.zeros, np.ones, np.empty, np.eye, np.identity):
     _register_maker(_function)
 
 
@@ -436,6 +472,8 @@ def _makes_tensors(function: Any, parameter: str | None) -> None:
         if isinstance(data, RunningArray):
             return _to_tensor(tx, function, data.tensor(tx), rest, kwargs)
         if isinstance(data, ArrayVariable):
+            root = data.owner or data
+            root.in_tensor |= function is not torch.tensor
             return record(tx, "call_function", ArrayCall(function, data.value), rest, kwargs)
         if function is torch.asarray and isinstance(data, TensorVariable):
             return record(tx, "call_function", function, [data, *rest], kwargs)

@@ -108,7 +108,8 @@ def _tensor_of_tensors(
 def _is_plain_number(tx: Tracer, item: TensorVariable) -> bool:
     fake = item.fake
     return (item.python_type() in PLAIN_TENSOR_TYPES and fake.is_floating_point() and not fake.dim()
-            and fake.device.type == "cpu" and not fake.requires_grad and not tx.output.overrides.active() and not tx.output.open_modes
+            and fake.device.type == "cpu" and not fake.requires_grad
+            and not tx.output.overrides.active() and not tx.output.open_modes
             and fake.layout is torch.strided)
 
 

@@ -433,6 +433,58 @@ def test_subclasses_and_operands_of_other_classes():
         _check_same(compiled(a, b), wanted)
 
 
+def _filled(t):
+    made = np.zeros((3, 4))
+    also = made
+    made[0] = t.numpy()[1]
+    for i in range(3):
+        made[i, i] = i
+    made += 1
+    return also, made is also, np.zeros(2)
+
+
+def _counted(t):
+    made = np.arange(4)
+    kept = made
+    made += 1
+    made[0] *= 3
+    return torch.from_numpy(kept) + t[0], kept
+
+
+def _written_after_use(t):
+    made = np.ones(4)
+    before = torch.tensor(made)
+    twice = made * 2
+    made[0] = 7
+    return before + t[0], twice, made, t * torch.from_numpy(made)
+
+
+def _shared_memory(t):
+    made = np.zeros(4)
+    tensor, part = torch.from_numpy(made), made[1:]
+    made[1] = 5
+    return tensor + t[0], part
+
+
+def _part(t):
+    made = np.zeros((2, 4))
+    part = made[0]
+    part += 2
+    return torch.from_numpy(made) + t[0]
+
+
+@pytest.mark.parametrize("function", [_filled, _counted, _written_after_use])
+def test_arrays_that_are_made_and_written(function):
+    assert _run(function, lambda: (_tensor(),))["graphs"] == 1
+
+
+@pytest.mark.parametrize("function", [_shared_memory, _part])
+def test_writes_to_made_arrays_that_share_their_memory_break(function):
+    _run(function, lambda: (_tensor(),), fullgraph=False)
+    with pytest.raises(dynamo_lite.exc.Unsupported):
+        dynamo_lite.compile(function, fullgraph=True)(_tensor())
+
+
 INDEXED = {
     "known": lambda t, i: (t[np.array([0, 2])], t[:, np.array([[1], [0]])], t[np.array([0]), np.array([1])]),
     "running": lambda t, i: (t[i], t[i, i], t[..., i], t[np.argsort(t.numpy()[:, 0])]),
