@@ -79,21 +79,31 @@ class ArrayVariable(VariableTracker):
     """An array, a number or a dtype of NumPy's."""
 
     has_identity = True
-    # Whether other arrays may lie in its memory, and whether tensors do in eager.
-    shared = in_tensor = False
+    # Whether other arrays may lie in its memory.
+    shared = False
+    # The trace and the storages of tensors that lie in its memory in eager; in the graph, they have copies of it.
+    memory: tuple[Any, frozenset[int]] | None = None
 
     def __init__(self, value: Any, owner: ArrayVariable | None = None) -> None:
         super().__init__()
-        self.value = value
+        self._value = value
         self.owner = owner  # the array in whose memory this one lies; None: it has memory of its own
         if owner is not None:
             owner.shared = True
 
+    @property
+    def value(self) -> Any:
+        """The array. Breaks the graph where it may have been written to through a tensor."""
+        root = self.owner or self
+        if root.memory is not None and not root.memory[0].written_storages.isdisjoint(root.memory[1]):
+            unsupported(_KIND, "an array that a tensor in its memory has written to")
+        return self._value
+
     def python_type(self) -> type:
-        return type(self.value)
+        return type(self._value)
 
     def describe(self) -> str:
-        return f"NumPy's {type(self.value).__name__}"
+        return f"NumPy's {type(self._value).__name__}"
 
     def is_constant(self) -> bool:
         return isinstance(self.value, (np.generic, np.dtype))
@@ -158,7 +168,7 @@ class ArrayVariable(VariableTracker):
     def _lie_in_graph(self, tx: Tracer) -> None:
         """Becomes an array in the memory of a tensor of the graph, because it is written to: all references to it have
         this tracker. Breaks the graph if anything else lies in its memory."""
-        if not isinstance(self.value, np.ndarray) or self.owner is not None or self.shared or self.in_tensor:
+        if not isinstance(self.value, np.ndarray) or self.owner is not None or self.shared or self.memory:
             unsupported(_KIND, f"writing to {self.describe()}, which shares its memory")
         if not self.value.flags.c_contiguous or self.value.dtype.kind not in "biufc":
             unsupported(_KIND, f"writing to {self.describe()} of {self.value.dtype}")
@@ -191,7 +201,7 @@ class ArrayVariable(VariableTracker):
         if self.is_constant():
             cg.emit.load_const(self.value)
             return
-        if (self.owner or self).in_tensor:
+        if (self.owner or self).memory is not None:
             unsupported(_KIND, "an array whose memory a tensor shares, as numbers of its own")
         if self.owner is not None:
             whole = self.owner
@@ -472,9 +482,12 @@ def _makes_tensors(function: Any, parameter: str | None) -> None:
         if isinstance(data, RunningArray):
             return _to_tensor(tx, function, data.tensor(tx), rest, kwargs)
         if isinstance(data, ArrayVariable):
-            root = data.owner or data
-            root.in_tensor |= function is not torch.tensor
-            return record(tx, "call_function", ArrayCall(function, data.value), rest, kwargs)
+            made = record(tx, "call_function", ArrayCall(function, data.value), rest, kwargs)
+            if function is not torch.tensor and isinstance(made, TensorVariable):
+                root = data.owner or data
+                before = root.memory[1] if root.memory is not None else frozenset()
+                root.memory = tx.output, before | {made.fake.untyped_storage()._cdata}
+            return made
         if function is torch.asarray and isinstance(data, TensorVariable):
             return record(tx, "call_function", function, [data, *rest], kwargs)
         if function is torch.asarray and holds_numbers(data) and kwargs.keys() <= {"dtype", "device"}:

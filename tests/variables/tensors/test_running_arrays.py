@@ -466,6 +466,14 @@ def _shared_memory(t):
     return tensor + t[0], part
 
 
+def _written_by_a_tensor(t):
+    made = np.zeros(4)
+    view = made[1:]
+    tensor = torch.from_numpy(made)
+    tensor.add_(t[0])
+    return made + 1, view.sum(), tensor
+
+
 def _part(t):
     made = np.zeros((2, 4))
     part = made[0]
@@ -478,7 +486,7 @@ def test_arrays_that_are_made_and_written(function):
     assert _run(function, lambda: (_tensor(),))["graphs"] == 1
 
 
-@pytest.mark.parametrize("function", [_shared_memory, _part])
+@pytest.mark.parametrize("function", [_shared_memory, _part, _written_by_a_tensor])
 def test_writes_to_made_arrays_that_share_their_memory_break(function):
     _run(function, lambda: (_tensor(),), fullgraph=False)
     with pytest.raises(dynamo_lite.exc.Unsupported):
