@@ -3,8 +3,8 @@
 NumPy itself computes the result, in the memory of the tensors, so values, dtypes, warnings and exceptions are NumPy's.
 The call, with all arguments that are no arrays, is part of the graph as text, so that graphs can be kept in files.
 
-A call with arrays of zeros shows the shape, the dtype and the strides of the result. Invariant: no call writes to an
-operand, and a result that differs in these from that of zeros is an error, behind which the frame runs in plain Python.
+A call with sample arrays shows the shape, the dtype and the strides of the result. Invariant: no call writes to an
+operand, and a result that differs in these from the samples' is an error, behind which the frame runs in plain Python.
 """
 from __future__ import annotations
 
@@ -44,7 +44,11 @@ _FUNCTIONS = (
     "searchsorted", "median", "percentile", "quantile", "nan_to_num", "nansum", "nanmean", "nanmin", "nanmax", "nanstd",
     "nanvar", "diff", "cross", "tril", "triu", "diag", "zeros_like", "ones_like", "full_like", "copy", "array",
     "asarray", "ascontiguousarray", "asanyarray", "isclose", "interp", "convolve", "average", "real", "full",
-    "atleast_1d", "atleast_2d", "atleast_3d", "append",
+    "atleast_1d", "atleast_2d", "atleast_3d", "append", "trapezoid", "cov", "corrcoef", "polyval", "nanmedian",
+    "count_nonzero", "nancumsum", "nanprod", "vecdot", "fft.fft", "fft.ifft", "fft.rfft", "fft.irfft",
+    "fft.fft2", "fft.ifft2", "fft.rfft2", "fft.irfft2", "fft.fftn", "fft.ifftn", "fft.fftshift", "fft.ifftshift",
+    "linalg.norm", "linalg.inv", "linalg.pinv", "linalg.det", "linalg.solve", "linalg.cholesky", "linalg.eigvalsh",
+    "linalg.matrix_power", "linalg.multi_dot",
 )
 _METHODS = (
     "astype", "reshape", "sum", "mean", "copy", "transpose", "flatten", "ravel", "min", "max", "argmin", "argmax",
@@ -77,12 +81,13 @@ def _table() -> dict[Any, str]:
     """The functions that graphs may call, with their names."""
     found: dict[Any, str] = {f: f"operator.{f.__name__}" for f in _OPERATORS}
     found |= {f: f"own.{f.__name__}" for f in (_updated, _assigned, _transposed)}
-    found[np.linalg.norm] = "linalg.norm"
     for name in _METHODS:
         found[getattr(np.ndarray, name)] = f"ndarray.{name}"
     for name in _FUNCTIONS:
-        if hasattr(np, name):  # some are gone from later versions of NumPy
-            found.setdefault(getattr(np, name), f"numpy.{name}")
+        home, _, last = name.rpartition(".")
+        function = getattr(getattr(np, home) if home else np, last, None)
+        if function is not None:  # some are gone from later versions of NumPy
+            found.setdefault(function, f"numpy.{name}")
     for name in dir(np):
         function = getattr(np, name) if not name.startswith("_") else None
         if isinstance(function, np.ufunc) and function.nout == 1:
@@ -189,7 +194,8 @@ def _called(text: str, arrays: Sequence[Any]) -> Any:
 
 # ---------------------------------------------------------------- results
 def example(text: str, layouts: Sequence[Layout], writeable: bool = False) -> tuple[Any, list[Any]]:
-    """The result of a call for arrays of zeros, and these arrays.
+    """The result of a call for sample arrays, and these: whole numbers are 0, others differ from each other, so that
+    matrices have inverses.
 
     Args:
         writeable: whether the function may write to the arrays. If not, a call with ``out`` raises.
@@ -197,7 +203,7 @@ def example(text: str, layouts: Sequence[Layout], writeable: bool = False) -> tu
     Raises:
         Exception: what the function raises for them.
     """
-    arrays = [_zeros(*layout) for layout in layouts]
+    arrays = [_sample(*layout) for layout in layouts]
     for array in arrays:
         array.flags.writeable = writeable
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -205,8 +211,10 @@ def example(text: str, layouts: Sequence[Layout], writeable: bool = False) -> tu
         return _called(text, arrays), arrays
 
 
-def _zeros(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+def _sample(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
     memory = np.zeros(storage_extent(shape, strides) if math.prod(shape) else 0, dtype)
+    if dtype.kind in "fc":
+        memory[...] = (np.arange(memory.size, dtype=np.float64) + 1) ** 2 * 0.6180339887 % 1
     return np.ndarray(shape, dtype, memory, 0, tuple(n * dtype.itemsize for n in strides))
 
 

@@ -24,7 +24,7 @@ from ..base import VariableTracker, realized, unsupported, wraps_if
 from ..constant import UNARY, ConstantVariable
 from ..numbers.symbolic_ints import size_variable
 from ..objects.objects import wrap_object
-from .arrays import METHODS, OPERATORS, RUNNING, ArrayVariable, NumpyNumber, RunningArray, from_numpy
+from .arrays import METHODS, OPERATORS, RUNNING, ArrayVariable, NumpyNumber, RunningArray, fill, from_numpy
 from .inputs import wrap_tensor
 from .method_calls import handles_method
 from .symbolic_sizes import symbolic_dims
@@ -129,6 +129,8 @@ class TensorArrayVariable(RunningArray):
     ) -> VariableTracker:
         if name in ("item", "tolist") and not args and not kwargs:
             return self.tensor(tx).call_method(tx, name, [], {})
+        if name == "fill":
+            return fill(tx, self, args, kwargs)
         method = getattr(np.ndarray, name, None) if name in METHODS else None
         if self.cls is not np.ndarray or method is None:
             unsupported(_KIND, f"{name}() of {self.describe()}")
@@ -209,7 +211,21 @@ class TensorArrayVariable(RunningArray):
         unsupported(_KIND, f"{self.describe()} as an argument of a torch function")
 
 
-RUNNING.append(TensorArrayVariable)
+def _in_memory(tx: Tracer, tensor: VariableTracker, arrays: list[Any]) -> list[TensorArrayVariable]:
+    """The trackers of known arrays, the first of which the tensor has the elements of; the others lie in its memory."""
+    first, *views = arrays
+    assert isinstance(tensor, TensorVariable)
+    made = [TensorArrayVariable(tensor)]
+    for view in views:
+        layout = array_operator.layout_of(view)
+        if layout is None or not view.flags.writeable or not view.size:
+            unsupported(_KIND, "writing to an array of which there is a view that no tensor's memory can be seen as")
+        offset = (_start(view) - _start(first)) // first.itemsize
+        made.append(TensorArrayVariable(_seen_as(tx, tensor, layout[1], layout[2], offset)))
+    return made
+
+
+RUNNING.append(_in_memory)
 
 
 class OuterArrayVariable(TensorArrayVariable):

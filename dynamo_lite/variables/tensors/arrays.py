@@ -42,8 +42,8 @@ _OF_TYPES = frozenset({"name", "kind", "char", "num", "str", "type", "alignment"
 METHODS = frozenset({
     "astype", "reshape", "sum", "mean", "tolist", "item", "copy", "transpose", "flatten", "ravel", "min", "max",
     "argmin", "argmax", "any", "all", "cumsum", "cumprod", "round", "clip", "dot", "squeeze", "repeat", "std", "var",
-    "prod", "swapaxes", "diagonal", "trace", "argsort", "nonzero", "take", "__float__", "__int__", "__bool__",
-    "__index__", "is_integer",
+    "prod", "swapaxes", "diagonal", "trace", "argsort", "nonzero", "take", "fill", "__float__", "__int__",
+    "__bool__", "__index__", "is_integer",
 })
 # Types of NumPy's functions.
 _FUNCTIONS = (np.ufunc, type(np.linspace))
@@ -72,15 +72,13 @@ class RunningArray(VariableTracker):
 
 
 RUNNING: list[Any] = []
-"""The class of arrays that lie in the memory of tensors."""
+"""The function that makes the trackers of arrays in the memory of a tensor of the graph."""
 
 
 class ArrayVariable(VariableTracker):
     """An array, a number or a dtype of NumPy's."""
 
     has_identity = True
-    # Whether other arrays may lie in its memory.
-    shared = False
     # The trace and the storages of tensors that lie in its memory in eager; in the graph, they have copies of it.
     memory: tuple[Any, frozenset[int]] | None = None
 
@@ -88,8 +86,9 @@ class ArrayVariable(VariableTracker):
         super().__init__()
         self._value = value
         self.owner = owner  # the array in whose memory this one lies; None: it has memory of its own
+        self.views: list[ArrayVariable] = []
         if owner is not None:
-            owner.shared = True
+            owner.views.append(self)
 
     @property
     def value(self) -> Any:
@@ -148,6 +147,8 @@ class ArrayVariable(VariableTracker):
     ) -> VariableTracker:
         if name not in METHODS:
             return super().call_method(tx, name, args, kwargs)
+        if name == "fill":
+            return fill(tx, self, args, kwargs)
         if not isinstance(self.value, np.ndarray):
             return fold(tx, getattr(self.value, name), args, kwargs)
         return fold(tx, getattr(type(self.value), name), [self, *args], kwargs)
@@ -166,17 +167,20 @@ class ArrayVariable(VariableTracker):
         return self.inplace(tx, op, other)
 
     def _lie_in_graph(self, tx: Tracer) -> None:
-        """Becomes an array in the memory of a tensor of the graph, because it is written to: all references to it have
-        this tracker. Breaks the graph if anything else lies in its memory."""
-        if not isinstance(self.value, np.ndarray) or self.owner is not None or self.shared or self.memory:
-            unsupported(_KIND, f"writing to {self.describe()}, which shares its memory")
-        if not self.value.flags.c_contiguous or self.value.dtype.kind not in "biufc":
-            unsupported(_KIND, f"writing to {self.describe()} of {self.value.dtype}")
-        tensor = self.as_tensor(tx)
-        self.__dict__.clear()
-        running: Any = RUNNING[0](tensor)
-        self.__class__ = RUNNING[0]
-        self.__dict__.update(running.__dict__)
+        """Becomes an array in the memory of a tensor of the graph, because it is written to, with all arrays in its
+        memory: all references to them have these trackers. Breaks the graph if a tensor shares the memory."""
+        root = self.owner or self
+        whole = root.value
+        if not isinstance(whole, np.ndarray) or root.memory is not None:
+            unsupported(_KIND, f"writing to {self.describe()}, which shares its memory with a tensor")
+        arrays = [root, *root.views]
+        if not whole.flags.c_contiguous or any(a.value.dtype is not whole.dtype for a in arrays):
+            unsupported(_KIND, f"writing to {self.describe()}, which has another layout than tensors")
+        running = RUNNING[0](tx, root.as_tensor(tx), [a.value for a in arrays])
+        for array, made in zip(arrays, running, strict=True):
+            array.__dict__.clear()
+            array.__class__ = type(made)
+            array.__dict__.update(made.__dict__)
 
     def iterator(self, tx: Tracer) -> VariableTracker:
         given = [(self.value, self)]
@@ -215,6 +219,16 @@ class ArrayVariable(VariableTracker):
         cg.build_new(self, lambda: cg.call_constant(np.array, lambda: cg.emit.load_const(self.value)), lambda: None)
 
 
+def fill(
+    tx: Tracer, array: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    """``array.fill(value)``."""
+    if len(args) != 1 or kwargs or array.python_type() is not np.ndarray:
+        unsupported(_KIND, f"fill() of {array.describe()}")
+    array.setitem(tx, ConstantVariable(Ellipsis), args[0])
+    return ConstantVariable(None)
+
+
 class NumpyNumber(ArrayVariable):
     """A NumPy number that may differ from call to call. Asking for its value fixes it, by a guard.
 
@@ -230,6 +244,7 @@ class NumpyNumber(ArrayVariable):
         self.python_number: VariableTracker = number
         self.cls = cls
         self.owner = None
+        self.views = []
 
     @property
     def value(self) -> Any:
@@ -448,7 +463,7 @@ def _register_maker(function: Any) -> None:
         return NumpyFunctionVariable(function, _KIND, "NumPy").call(tx, list(args), kwargs)
 
 
-for _function in (*_COPIES, np.arange, np.zeros, np.ones, np.empty, np.eye, np.identity):
+for _function in (*_COPIES, np.arange, np.zeros, np.ones, np.empty, np.full, np.eye, np.identity):
     _register_maker(_function)
 
 

@@ -99,6 +99,8 @@ CAPTURED = {
                               (t * 2).detach().cpu().numpy().sum(0)), lambda: (_tensor(),)),
     "into_a_network": (lambda t, a: torch.relu(t.t() - torch.from_numpy(np.log1p(np.abs(a.T)))),
                        lambda: (_tensor(), _singles())),
+    "linear_algebra": (lambda a: (np.linalg.inv(a[:, :3]), np.linalg.det(a[:, :3]), np.fft.fft(a), np.cov(a),
+                                  np.linalg.solve(a[:, :3], a[0, :3])), lambda: (_doubles(),)),
     "complex": (lambda a: (a * 1j, np.abs(a * 1j), (a + 2j).real, (a * 1j).imag + 1, a.real), lambda: (_doubles(),)),
     "other_layout": (lambda a: (a + 1, a.sum(0), a.ravel(), a.reshape(12)), lambda: (np.asfortranarray(_doubles()),)),
 }
@@ -476,17 +478,32 @@ def _written_by_a_tensor(t):
 
 def _part(t):
     made = np.zeros((2, 4))
-    part = made[0]
+    part, turned = made[0], made.T
     part += 2
-    return torch.from_numpy(made) + t[0]
+    made[1, 1] = 9
+    return torch.from_numpy(made) + t[0], part, turned
 
 
-@pytest.mark.parametrize("function", [_filled, _counted, _written_after_use])
+def _positions(t):
+    made = np.arange(3)[:, None] / np.power(10000, 2 * (np.arange(4) // 2) / 4)
+    made[:, 0::2] = np.sin(made[:, 0::2])
+    made[:, 1::2] = np.cos(made[:, 1::2])
+    return t + torch.from_numpy(made).float()
+
+
+def _with_fill(t):
+    made, given = np.empty(3), t.numpy()
+    made.fill(4)
+    given[0].fill(2)
+    return made, given, np.full((2, 2), 0.5)
+
+
+@pytest.mark.parametrize("function", [_filled, _counted, _written_after_use, _part, _positions, _with_fill])
 def test_arrays_that_are_made_and_written(function):
     assert _run(function, lambda: (_tensor(),))["graphs"] == 1
 
 
-@pytest.mark.parametrize("function", [_shared_memory, _part, _written_by_a_tensor])
+@pytest.mark.parametrize("function", [_shared_memory, _written_by_a_tensor])
 def test_writes_to_made_arrays_that_share_their_memory_break(function):
     _run(function, lambda: (_tensor(),), fullgraph=False)
     with pytest.raises(dynamo_lite.exc.Unsupported):
