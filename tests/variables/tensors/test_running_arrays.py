@@ -510,6 +510,14 @@ def test_writes_to_made_arrays_that_share_their_memory_break(function):
         dynamo_lite.compile(function, fullgraph=True)(_tensor())
 
 
+def test_numbers_of_running_arrays():
+    def scaled(t, a, i):
+        return t * float(a.sum()), t + int(i[0, 0]), t * a.max().item(), t * a.mean(), a.sum() * t
+
+    _run(scaled, lambda: (_tensor(), _doubles(), _ints()))
+    _run(scaled, lambda: (_tensor(), _doubles(), _ints()), fullgraph=False)
+
+
 INDEXED = {
     "known": lambda t, i: (t[np.array([0, 2])], t[:, np.array([[1], [0]])], t[np.array([0]), np.array([1])]),
     "running": lambda t, i: (t[i], t[i, i], t[..., i], t[np.argsort(t.numpy()[:, 0])]),
