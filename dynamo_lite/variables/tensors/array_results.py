@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
 
 _KIND = "numpy_conversion"
+_SIZE_FUNCTIONS = (np.shape, np.ndim, np.size)
 _SIZES = ("shape", "ndim", "size", "dtype", "itemsize", "nbytes")
 # NumPy's number types that torch treats like Python's.
 _LIKE_PYTHON = (np.float64, np.int64)
@@ -90,6 +91,8 @@ class TensorArrayVariable(RunningArray):
             return self
         if name in METHODS:
             return tx.builtin_method(self, name)
+        if not hasattr(self.cls, name):
+            tx.raise_error(AttributeError, f"'numpy.{self.cls.__name__}' object has no attribute {name!r}")
         unsupported(_KIND, f"{self.describe()}.{name}")
 
     def _size(self, tx: Tracer, name: str) -> VariableTracker:
@@ -287,6 +290,8 @@ def _called(
     tx: Tracer, function: Any, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """The result of a function of NumPy, some of whose arguments are arrays of the graph."""
+    if len(args) == 1 and not kwargs and isinstance(args[0], TensorArrayVariable) and function in _SIZE_FUNCTIONS:
+        return args[0].getattr(tx, function.__name__)
     words = f"{getattr(function, '__name__', function)}() of an array"
     if not array_operator.is_callable(function) or not kwargs.keys().isdisjoint(("out", "where", "subok", "like")):
         unsupported(_KIND, f"{words}, which no graph calls")

@@ -510,6 +510,18 @@ def test_writes_to_made_arrays_that_share_their_memory_break(function):
         dynamo_lite.compile(function, fullgraph=True)(_tensor())
 
 
+def test_what_is_asked_of_an_array():
+    def asked(t, a):
+        names = [name for name in ("shape", "cpu", "requires_grad", "sum") if hasattr(a, name)]
+        try:
+            a.missing
+        except AttributeError as error:
+            names.append(str(error))
+        return t + len(a), names, np.shape(a), np.ndim(a.sum()), isinstance(a, np.ndarray), a is None, np.size(a)
+
+    assert _run(asked, lambda: (_tensor(), _doubles()))["graphs"] == 1
+
+
 def test_numbers_of_running_arrays():
     def scaled(t, a, i):
         return t * float(a.sum()), t + int(i[0, 0]), t * a.max().item(), t * a.mean(), a.sum() * t
