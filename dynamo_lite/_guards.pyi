@@ -121,6 +121,13 @@ def tensor_spec(t: torch.Tensor, /) -> tuple[int, int, int, int, tuple[int, ...]
 def current_global_state() -> tuple[Any, ...]:
     """The state of this thread as operands of the step "global_state", in the order of GLOBAL_STATE_FIELDS."""
 
+def hide_modes() -> bool:
+    """Whether ``__torch_function__`` is now switched off in this thread, since torch function modes are on. The step
+    "global_state" does not see that it is."""
+
+def show_modes(hidden: bool) -> None:
+    """Ends what ``hide_modes`` has begun."""
+
 def dict_states() -> str:
     """How changes of dicts are detected: by their "version", or by a "watcher". Otherwise every check is a full one:
     "given back" once the process is exiting, "" if CPython had no watcher left when the last program was made."""

@@ -715,7 +715,7 @@ def tree_map(x):
     return mapped, len(leaves), pytree.tree_unflatten(leaves, spec), pytree.tree_leaves([1, [2]])
 
 
-@program.breaks("numpy_conversion")
+@program
 def numpy_values(x):
     a = np.ones(3, dtype=np.float32)
     return x + torch.from_numpy(a), float(np.float64(2.0)), int(np.int64(3) + 1)

@@ -65,7 +65,8 @@ BACKEND_LAYERS = [
     "__init__",
 ]
 # What the back end may import of the front end.
-FOR_BACKENDS = {"config", "exc", "log", "torch_versions", "runtime.autocast", "runtime.casts_inside",
+FOR_BACKENDS = {"config", "exc", "log", "torch_versions", "runtime.array_operator", "runtime.autocast",
+                "runtime.casts_inside",
                 "runtime.neutral_state", "runtime.raising",
                 "runtime.running_sizes", "runtime.saved_tensor_hooks", "runtime.signal_handlers",
                 "runtime.sized_operators", "runtime.storage_extent", "runtime.tensor_layouts",

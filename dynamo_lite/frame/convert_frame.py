@@ -19,7 +19,7 @@ from .._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, FrameHook, GuardedCo
 from ..bytecode.instructions import decode
 from ..guards.failures import explain_failure
 from ..rules.torch_marks import setting
-from ..runtime import collector, in_flight, signal_handlers
+from ..runtime import collector, function_modes, in_flight, signal_handlers
 from ..runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
 from ..variables.torch_api.lazy_modules import InitializesOnce
 from . import kept_sizes, trace
@@ -82,7 +82,7 @@ def compile_frame(
 
 def _entry(settings: Settings, frame: Frame) -> Any:
     """The entry of a frame that is to be compiled; RUN_ORIGINAL after a failure of the evaluator."""
-    with log.frame(frame_id(frame.code)), log.phase("trace"), saved_tensor_hooks_suspended():
+    with log.frame(frame_id(frame.code)), log.phase("trace"), saved_tensor_hooks_suspended(), function_modes.hidden():
         note_compile(frame)
         request = first_request(settings, frame)
         try:

@@ -24,6 +24,7 @@ from ..guards.source import LocalSource
 from ..rules import torch_marks, trace_rules
 from ..rules.torch_marks import setting
 from ..runtime import in_flight
+from ..runtime.function_modes import modes_around
 from . import introspection, recompiles, stance
 from .descriptions import place
 from .entry_record import plain_entry
@@ -180,15 +181,14 @@ def _runs_under_modes(settings: Settings, frame: Frame, function: types.Function
         return Decision(RUN_ORIGINAL, "torch.jit.trace is at work")
     if torch.autograd.forward_ad._current_level >= 0:
         return Decision(RUN_ORIGINAL, "it runs under forward-mode differentiation")
-    if torch._C._len_torch_dispatch_stack() or not _only_default_devices():
-        return Decision(RUN_ORIGINAL, "it runs under a torch function or dispatch mode")
+    if torch._C._len_torch_dispatch_stack():
+        return Decision(RUN_ORIGINAL, "it runs under a torch dispatch mode")
+    devices = sum(isinstance(mode, DeviceContext) for mode in modes_around())
+    if devices and devices != torch._C._len_torch_function_stack():
+        return Decision(RUN_ORIGINAL, "it runs under a torch function mode and with a default device")
+    if len(modes_around()) > devices and not torch._C._is_torch_function_enabled():
+        return Decision(RUN_ORIGINAL, "it runs under a torch function mode, and where no __torch_function__ is called")
     return None
-
-
-def _only_default_devices() -> bool:
-    """Whether all active torch function modes are default devices, which guards compare."""
-    at = torch._C._get_function_stack_at
-    return all(isinstance(at(i), DeviceContext) for i in range(torch._C._len_torch_function_stack()))
 
 
 # ---------------------------------------------------------------- helpers

@@ -20,6 +20,7 @@ from ..exc import Unsupported
 from ..guards.source import LocalSource
 from ..interpreter.translator import NULL, StackMark
 from ..output.codegen import INPUTS, OUTPUTS, Codegen, Plan
+from ..runtime.function_modes import WithoutModes, put_on, take_off
 from ..variables.base import LazyVariable, VariableTracker
 from ..variables.cells import CellVariable
 from ..variables.numbers.scalars import ScalarVariable
@@ -55,8 +56,10 @@ def emit_code(end: FrameExit, plan: Plan, graph: Graph, compiled: Compiled | Non
     deoptimizer = None
     if compiled is not None:
         deoptimizer = _deoptimizer(cg, end, graph, compiled)
-        run = compiled.run if end.returned is not None else CompiledGraph(compiled.run)
+        plain = WithoutModes(compiled.run) if end.trace.output.overrides.around else compiled.run
+        run = plain if end.returned is not None else CompiledGraph(plain)
         _emit_graph_call(cg, run, deoptimizer)
+    modes = _emit_modes_off(cg, end)
     for function, args in graph.state_changes:
         emitter.load_function(function)
         for value in args:
@@ -66,9 +69,10 @@ def emit_code(end: FrameExit, plan: Plan, graph: Graph, compiled: Compiled | Non
     cg.effects.replay(cg)
     if end.returned is not None:
         cg.push(end.returned)
+        _emit_modes_on(cg, modes)
         emitter.ret()
     else:
-        _emit_break(cg, end)
+        _emit_break(cg, end, modes)
     if deoptimizer is not None:
         deoptimizer.finish()
     return emitter
@@ -82,7 +86,8 @@ def direct_call(end: FrameExit, emitter: Emitter, compiled: Compiled | None) -> 
     A backend's attribute `is_brief` says that a function runs no Python code and keeps the global interpreter lock.
     """
     output = end.trace.output
-    if compiled is None or not getattr(compiled.run, "is_brief", False) or output.mutated_inputs():
+    if compiled is None or not getattr(compiled.run, "is_brief", False) or output.mutated_inputs() or (
+            output.overrides.around):
         return None
     if output.fake_mode.random_seen or any(node.meta.get("impure") for node in output.graph.nodes):
         return None
@@ -125,7 +130,9 @@ def _replaced_cells(end: FrameExit) -> list[tuple[str, CellVariable]]:
 def _deoptimizer(cg: Codegen, end: FrameExit, graph: Graph, compiled: Compiled) -> Deoptimizer:
     """The handler for exceptions raised by the call of the graph."""
     output, frame = end.trace.output, end.frame
-    restore = functools.partial(set_state, output.state_at_entry)
+    restore: Callable[[], None] = functools.partial(set_state, output.state_at_entry)
+    if output.overrides.around:
+        restore = WithoutModes(restore)
     changed, counted = compiled.put_back or ([], [])
     return Deoptimizer(
         cg.emit,
@@ -201,11 +208,32 @@ def _push_stack(cg: Codegen, end: FrameExit) -> None:
             emitter.pop()
 
 
-def _emit_break(cg: Codegen, end: FrameExit) -> None:
+def _emit_modes_off(cg: Codegen, end: FrameExit) -> str | None:
+    """Emits code that leaves the torch function modes around the frame, which what follows is not to reach. Returns the
+    name of the local that holds them; None if there are none."""
+    if not end.trace.output.overrides.around:
+        return None
+    cg.emit.load_function(take_off)
+    cg.emit.call(0)
+    modes = cg.emit.temporary()
+    cg.emit.store_fast(modes)
+    return modes
+
+
+def _emit_modes_on(cg: Codegen, modes: str | None) -> None:
+    if modes is not None:
+        cg.emit.load_function(put_on)
+        cg.emit.load_fast(modes)
+        cg.emit.call(1)
+        cg.emit.pop()
+
+
+def _emit_break(cg: Codegen, end: FrameExit, modes: str | None) -> None:
     """Emits the instruction that runs in plain Python, and the code that continues after it."""
     stack, site = end.trace.tx.stack, end.site
     assert site is not None
     bound = _restore_frame(cg, end)
+    _emit_modes_on(cg, modes)
     resumes = emit_break(
         cg.emit, site, stack=_stack_kinds(stack), bound=bound, continuation=Continuation, keep=end.kept,
         parameters=(INPUTS, *end.frame.parameters), foreign=_foreign(stack),

@@ -24,6 +24,7 @@ from ..interpreter import containers, opcodes
 from ..interpreter.budget import Budget
 from ..interpreter.translator import BreakReached, ModuleNotLoaded, Translator, root_translator
 from ..output.output_graph import OutputGraph
+from ..runtime.function_modes import followed_modes, off_in_trace
 from ..variables.base import ObservedException, VariableTracker, realized
 from ..variables.numbers.scalars import NumberNeeded
 from ..variables.objects.made_classes import forget_stand_ins
@@ -90,10 +91,14 @@ def opened(settings: Settings, request: TraceRequest) -> Iterator[Trace]:
     if settings.break_at is not None:
         tx.break_before = _wanted_breaks(settings.break_at, frame)
     trace = Trace(request, frame, tx, output, current_global_state())
+    output.overrides.enter_around(tx, followed_modes())
     try:
-        yield trace
+        with off_in_trace() if output.overrides.around else contextlib.nullcontext():
+            try:
+                yield trace
+            finally:
+                output.restore_state()
     finally:
-        output.restore_state()
         output.fake_mode.forget_inputs()
         forget_stand_ins(output.effects)
         tx.forget()

@@ -35,6 +35,7 @@ from ..variables.objects.objects import ObjectVariable
 from ..variables.objects.supers import SuperVariable, misfit_text
 from ..variables.objects.weakrefs import WeakrefVariable
 from ..variables.special_results import own_value_for, value_for
+from ..variables.tensors.arrays import RunningArray
 from ..variables.tensors.tensor import TensorVariable
 from ..variables.torch_api.inference import InferenceModeVariable
 from ..variables.torch_api.overrides import DisabledOverridesVariable
@@ -167,10 +168,19 @@ def _bool(tx: Tracer, value: VariableTracker | None = None) -> VariableTracker:
     return ConstantVariable(value is not None and tx.truth(value))
 
 
+def _tensor_in(tx: Tracer, args: tuple[VariableTracker, ...]) -> TensorVariable | None:
+    """The tensor of which a number is made, given itself or as a number of NumPy's."""
+    if len(args) == 1 and isinstance(args[0], RunningArray):
+        tensor = args[0].tensor(tx)
+        return None if tensor.fake.dim() else tensor
+    return args[0] if args and isinstance(args[0], TensorVariable) else None
+
+
 def _number(cls: type, method: str) -> Constructor:
     def constructor(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-        if args and isinstance(args[0], TensorVariable):
-            return args[0].call_method(tx, method, [], {})
+        tensor = _tensor_in(tx, args)
+        if tensor is not None:
+            return tensor.call_method(tx, method, [], {})
         numbers = as_of_python(cls, args)
         number = call_on_ints(tx, cls, numbers, kwargs) if tx.output.symbols.any else None
         if number is None and tx.output.scalars.met:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import struct
 import sys
 import types
 import weakref
@@ -82,6 +83,8 @@ row(Rule.INLINE, type(os.environ).__getitem__, os.environ.encodekey, os.environ.
     reason="os.environ is a dict in disguise")
 row(Rule.INLINE, torch.jit.isinstance, torch.nn.parameter.is_lazy, torch.autograd.forward_ad.unpack_dual,
     reason="it asks about its arguments alone")
+row(Rule.FOLD, os.path.join, os.path.basename, os.path.dirname, os.path.split, os.path.splitext, os.path.normpath,
+    os.path.isabs, struct.pack, struct.unpack, struct.calcsize, reason="it depends on its arguments alone")
 row(Rule.DEFERRED,
     logging.Logger.debug, logging.Logger.info, logging.Logger.warning, logging.Logger.error, logging.Logger.critical,
     logging.Logger.log, logging.debug, logging.info, logging.warning, logging.error, logging.critical, logging.log,

@@ -92,7 +92,9 @@ def _put_back(depth: tuple[int, int, bool]) -> None:
         torch._C._pop_torch_dispatch_stack(None)
     while torch._C._len_torch_function_stack() > function:
         torch._C._pop_torch_function_stack()
-    torch._C._set_grad_enabled(grad)
+    if torch.is_grad_enabled() != grad:
+        with torch._C.DisableTorchFunction():  # a mode of the program's is not to see it
+            torch._C._set_grad_enabled(grad)
 
 
 def _end() -> None:

@@ -147,6 +147,10 @@ class VariableTracker:
         known = self.constant() if self.is_constant() else None
         return known if isinstance(known, (int, slice)) else None
 
+    def as_tensor_index(self, tx: Tracer) -> VariableTracker:
+        """The value as an index of a tensor: a tensor for an array of NumPy's."""
+        return self
+
     def to_plain(self, tx: Tracer) -> Any:
         """The Python value of a tracker made of constants, containers included."""
         if self.is_constant():

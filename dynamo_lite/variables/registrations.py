@@ -23,6 +23,7 @@ from .torch_api import (
     optimizers,
     sampled_gradients,
     sized_functions,
+    spectral,
     transforms,
 )
 
@@ -30,6 +31,6 @@ __all__ = [
     "array_results", "arrays", "autograd_function", "branches", "builtin_iteration", "checkpointing",
     "compiled_functions", "composed_functions", "composed_matrices", "context_vars", "enum_classes", "equality",
     "inner_gradients", "inputs", "introspected", "lazy_modules", "legacy_tensors", "method_calls", "module_hooks",
-    "optimizers", "outer_iterators", "sampled_gradients", "scripted", "single_dispatch", "sized_functions",
+    "optimizers", "outer_iterators", "sampled_gradients", "scripted", "single_dispatch", "sized_functions", "spectral",
     "symbolic_ranges", "tensor_hooks", "thread_locals", "transforms",
 ]

@@ -129,7 +129,10 @@ def test_global_state_tells_apart_what_matters():
         finally:
             set(back)
 
-    function, another, device = Function(), Function(), torch.device("meta")
+    class Another(TorchFunctionMode):
+        pass
+
+    function, another, device = Function(), Another(), torch.device("meta")
     states = {
         "plain": contextlib.nullcontext,
         "no_grad": torch.no_grad,
@@ -158,6 +161,8 @@ def test_global_state_tells_apart_what_matters():
             for other, (p, q) in programs.items():
                 ok = p.check((), None, {}, {})[0]
                 assert ok == q.check((), None, {}, {})[0] == (name == other), (name, other)
+    with Function():  # each `with` statement may make a new one
+        assert programs["function mode"][0].check((), None, {}, {})[0]
     seen = []
     torch.func.vmap(lambda t: seen.append(programs["plain"][0].check((), None, {}, {})[0]) or t)(torch.ones(2))
     assert seen == [False]

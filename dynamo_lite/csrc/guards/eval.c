@@ -337,6 +337,7 @@ guard_check(PyObject *program, const GuardFrame *frame, PyObject **inputs, Py_ss
     self->evaluations++;
     Py_ssize_t i = 0, first = self->n_steps < FIRST_STEPS ? self->n_steps : FIRST_STEPS;
     Run run = {.registers = registers, .frame = frame};
+    int hidden = guard_hide_modes();
     int ok = run_steps(self, &run, &i, first);
     if (ok == 1) {
         guard_lines_fetch(self->lines);
@@ -351,6 +352,7 @@ guard_check(PyObject *program, const GuardFrame *frame, PyObject **inputs, Py_ss
         *failed_step = i;
         self->failures += ok == 0;
     }
+    guard_show_modes(hidden);
     for (Py_ssize_t r = 0; r < self->n_registers; r++) {
         Py_XDECREF(registers[r]);
     }

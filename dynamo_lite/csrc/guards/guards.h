@@ -191,6 +191,8 @@ int guard_init_state(PyObject *torch);
 int64_t *guard_state_parse(PyObject *operands, PyObject **modes);
 int guard_state_check(const int64_t *expected, PyObject *modes);
 PyObject *guard_state_fields(void);
+int guard_hide_modes(void);
+void guard_show_modes(int hidden);
 extern PyMethodDef guard_state_methods[];
 
 #endif

@@ -13,6 +13,7 @@ typedef int8_t (*ByteOfDevice)(int8_t);
 typedef int64_t (*LengthFunction)(void);
 typedef void *(*PointerFunction)(void);
 typedef int8_t (*ByteOfObject)(void *);
+typedef void (*ByteSetter)(int8_t);
 typedef struct {
     char *begin, *end;
 } VectorHead;
@@ -58,7 +59,12 @@ static struct {
     PyObject *number_names[N_STATE];
     void *context;                /* at::Context */
     PyObject *function_mode_at;
+    ByteSetter set_function_disabled; /* NULL if this version of torch does not have it */
+    int stack_length;                 /* the field "function_modes" */
 } state;
+
+enum { ENABLED = 0, ALL_DISABLED = 2 }; /* at::impl::TorchFunctionDisabledState */
+static _Thread_local int modes_hidden;
 
 static int
 field_index(const char *name)
@@ -111,6 +117,10 @@ read_field(int i, int64_t *value)
     if (symbol == NULL) {
         return fallback_value(i, value);
     }
+    if (modes_hidden && i == state.stack_length - 1) { /* "function_disabled", as it is around the guard program */
+        *value = ENABLED;
+        return 0;
+    }
     switch (state_fields[i].kind) {
     case BYTE:
         *value = ((ByteFunction)symbol)();
@@ -135,8 +145,38 @@ read_field(int i, int64_t *value)
     }
 }
 
-/* Whether mode `i` of the torch function stack is the expected one: the same object, or a DeviceContext for the same device
- * (`with torch.device(...)` creates a new object each time). 1, 0, or -1 with an exception. */
+/* Switches __torch_function__ off while a guard program runs, if torch function modes are on: a read of a tensor's attribute
+ * would reach them. Returns whether it has, for guard_show_modes(). */
+int
+guard_hide_modes(void)
+{
+    void *length = state.symbols[state.stack_length], *disabled = state.symbols[state.stack_length - 1];
+    if (state.set_function_disabled == NULL || length == NULL || disabled == NULL || modes_hidden
+        || ((LengthFunction)length)() == 0 || ((ByteFunction)disabled)() != ENABLED) {
+        return 0;
+    }
+    state.set_function_disabled(ALL_DISABLED);
+    return modes_hidden = 1;
+}
+
+void
+guard_show_modes(int hidden)
+{
+    if (hidden) {
+        modes_hidden = 0;
+        state.set_function_disabled(ENABLED);
+    }
+}
+
+static int
+is_device_context(PyObject *mode)
+{
+    return strcmp(Py_TYPE(mode)->tp_name, "DeviceContext") == 0;
+}
+
+/* Whether mode `i` of the torch function stack is the expected one: a DeviceContext for the same device, or an object of the
+ * expected class. `with Mode()` creates a new object each time; what a trace has read of it has guards of its own. 1, 0, or -1
+ * with an exception. */
 static int
 mode_is(int64_t i, PyObject *expected)
 {
@@ -144,8 +184,8 @@ mode_is(int64_t i, PyObject *expected)
     if (mode == NULL) {
         return -1;
     }
-    int same = mode == expected;
-    if (!same && Py_TYPE(mode) == Py_TYPE(expected) && strcmp(Py_TYPE(mode)->tp_name, "DeviceContext") == 0) {
+    int same = mode == expected || (PyObject *)Py_TYPE(mode) == expected;
+    if (!same && Py_TYPE(mode) == Py_TYPE(expected) && is_device_context(mode)) {
         PyObject *a = PyObject_GetAttrString(mode, "device");
         PyObject *b = a == NULL ? NULL : PyObject_GetAttrString(expected, "device");
         same = b == NULL ? -1 : PyObject_RichCompareBool(a, b, Py_EQ);
@@ -216,6 +256,9 @@ current_modes(int64_t n)
             Py_CLEAR(modes);
             break;
         }
+        if (!is_device_context(mode)) {
+            Py_SETREF(mode, Py_NewRef(Py_TYPE(mode)));
+        }
         PyTuple_SET_ITEM(modes, i, mode);
     }
     return modes;
@@ -274,6 +317,11 @@ guard_init_state(PyObject *module)
     if (context_function != NULL) {
         state.context = ((PointerFunction)context_function)();
     }
+    state.stack_length = field_index("function_modes");
+    if (libraries[1] != NULL) {
+        state.set_function_disabled = (ByteSetter)dlsym(
+            libraries[1], "_ZN2at4impl22PythonTorchFunctionTLS18set_disabled_stateENS0_26TorchFunctionDisabledStateE");
+    }
     for (int i = 0; i < N_STATE; i++) {
         void *symbol = NULL;
         if (state_fields[i].kind == MODULE_NUMBER) {
@@ -306,7 +354,24 @@ guard_init_state(PyObject *module)
     return state.function_mode_at == NULL ? -1 : 0;
 }
 
+static PyObject *
+hide_modes(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg))
+{
+    return guard_require_torch() < 0 ? NULL : PyBool_FromLong(guard_hide_modes());
+}
+
+static PyObject *
+show_modes(PyObject *Py_UNUSED(module), PyObject *hidden)
+{
+    guard_show_modes(hidden == Py_True);
+    Py_RETURN_NONE;
+}
+
 PyMethodDef guard_state_methods[] = {
+    {"hide_modes", hide_modes, METH_NOARGS,
+     "hide_modes() -> whether __torch_function__ is now switched off in this thread, since function modes are on; the step\n"
+     "\"global_state\" does not see that it is"},
+    {"show_modes", show_modes, METH_O, "show_modes(hidden): ends what hide_modes() has begun"},
     {"current_global_state", current_global_state, METH_NOARGS,
      "current_global_state() -> operands of the step \"global_state\", in the order of GLOBAL_STATE_FIELDS"},
     {NULL, NULL, 0, NULL},

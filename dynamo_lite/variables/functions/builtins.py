@@ -36,6 +36,7 @@ from ..objects.objects import ObjectVariable
 from ..real_object import RealObjectVariable
 from ..rule_calls import CALLERS, calls_by
 from ..special_results import checked_result, index_of
+from ..tensors.arrays import RunningArray
 from ..tensors.tensor import TensorVariable, call_in_graph
 from ..torch_api.torch_functions import TorchFunctionVariable
 
@@ -349,6 +350,8 @@ _register_operators()
 def _abs(tx: Tracer, value: VariableTracker) -> VariableTracker:
     if isinstance(value, TensorVariable):
         return call_in_graph(tx, abs, [value], {})
+    if isinstance(value, RunningArray):
+        return value.call_numpy(tx, operator.abs, [value], {})
     if value.is_constant() and value.own_method(tx, "__abs__") is None:
         return ConstantVariable(tx.run_python(abs, value.constant()))
     return tx.call_special(value, "__abs__")

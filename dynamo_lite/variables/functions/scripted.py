@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...guards.source import AttrSource, ConstSource, Source
-from ..base import VariableTracker, realized, unsupported, wraps_type
+from ..base import ObservedException, VariableTracker, realized, unsupported, wraps_type
 from ..constant import ConstantVariable
+from ..containers.mappings import DictVariable
 from ..real_object import RealObjectVariable
 from ..tensors.tensor import TensorVariable
 
@@ -48,7 +49,24 @@ class ScriptFunctionVariable(RealObjectVariable):
                         "function whose defaults TorchScript converts")
         given = self._given(tx, args, kwargs)
         where = AttrSource(ConstSource(self.value, self.describe()), "_torchdynamo_inline")
-        return tx.call(realized(tx, tx.values.wrap_at(inside, where)), [], given)
+        if any(argument.type.kind() == "DictType" for argument in self.value.schema.arguments):
+            self._check_dicts(reached)
+        try:
+            made = tx.call(realized(tx, tx.values.wrap_at(inside, where)), [], given)
+        except ObservedException as error:
+            name = error.value.python_type().__name__
+            unsupported("call_skipped", f"{self.describe()} raises {name}, where TorchScript raises another exception")
+        if issubclass(made.python_type(), _VIEWS):
+            unsupported("call_skipped", f"{self.describe()} returns a view of a dict, where TorchScript makes a list")
+        return made
+
+    def _check_dicts(self, reached: list[types.FunctionType]) -> None:
+        """Refuses functions that may see that Python's ``keys()`` is a view of the dict: TorchScript's is a list."""
+        seen = [i for function in reached for i in _instructions(function.__code__)]
+        names = {i.argval for i in seen if i.opname in ("LOAD_METHOD", "LOAD_ATTR")}
+        changes = any(i.opname in ("STORE_SUBSCR", "DELETE_SUBSCR") for i in seen) or not names.isdisjoint(_CHANGES)
+        if changes and not names.isdisjoint(("keys", "values", "items")):
+            unsupported("call_skipped", f"{self.describe()} asks for the keys of a dict and changes one")
 
     def _given(
         self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
@@ -127,7 +145,25 @@ def _tuple(tx: Tracer, expected: Any, value: VariableTracker) -> VariableTracker
     return None if None in made else tx.values.new_sequence(tuple, [item for item in made if item is not None])
 
 
-_SEQUENCES = {"ListType": _list, "TupleType": _tuple}
+def _dict(tx: Tracer, expected: Any, value: VariableTracker) -> VariableTracker | None:
+    """A new dict, as a scripted function has of its own."""
+    if value.python_type() is not dict or not isinstance(value, DictVariable):
+        return None
+    key_type, value_type = expected.getKeyType(), expected.getValueType()
+    if key_type.kind() not in ("StringType", "IntType"):
+        return None
+    made: dict[VariableTracker, VariableTracker] = {}
+    for key, item in zip(value.keys(), value.values(tx), strict=True):
+        pair = _converted(tx, key_type, realized(tx, key)), _converted(tx, value_type, realized(tx, item))
+        if pair[0] is None or pair[1] is None:
+            return None
+        made[pair[0]] = pair[1]
+    return tx.values.new_dict(made)
+
+
+_SEQUENCES = {"ListType": _list, "TupleType": _tuple, "DictType": _dict}
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_CHANGES = frozenset({"update", "pop", "popitem", "setdefault", "clear", "append", "extend", "insert"})
 
 
 def _reached(function: types.FunctionType, seen: dict[Any, None]) -> Iterator[types.FunctionType]:

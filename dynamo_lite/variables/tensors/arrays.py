@@ -7,7 +7,7 @@ would change one are not captured, or make another array.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,33 +16,34 @@ import torch
 from ...guards.source import ComputedSource, Source
 from ...rules.table import Rule, breaks, decide, handles, instances
 from ...runtime.graph_calls import ArrayCall
-from ..base import VariableTracker, unsupported, wraps_if
+from ..base import VariableTracker, realized, unsupported, wraps_if
 from ..class_calls import constructs
 from ..constant import UNARY, ConstantVariable
 from ..numbers.numpy_numbers import TYPES, Operand, computed, is_followed, product_or_sum
 from ..objects.objects import wrap_object
 from ..torch_api.modules import SkippedFunctionVariable
 from .numbers_of_tensors import holds_numbers, new_tensor
-from .tensor import TensorVariable, call_in_graph, record
+from .tensor import TensorVariable, call_in_graph, record, record_method
 
 if TYPE_CHECKING:
     from ..objects.classes import ClassVariable
     from ..protocols import Codegen, Tracer
 
 _KIND = "numpy_conversion"
-_OPERATORS: dict[str, Any] = {
+OPERATORS: dict[str, Any] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
     "%": operator.mod, "**": operator.pow, "@": operator.matmul, "<<": operator.lshift, ">>": operator.rshift,
     "&": operator.and_, "|": operator.or_, "^": operator.xor,
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
+    "getitem": operator.getitem,
 }
 _ATTRIBUTES = frozenset({"shape", "ndim", "size", "dtype", "T", "real", "imag", "itemsize", "nbytes"})
 _OF_TYPES = frozenset({"name", "kind", "char", "num", "str", "type", "alignment", "byteorder", "isnative"})
-_METHODS = frozenset({
+METHODS = frozenset({
     "astype", "reshape", "sum", "mean", "tolist", "item", "copy", "transpose", "flatten", "ravel", "min", "max",
     "argmin", "argmax", "any", "all", "cumsum", "cumprod", "round", "clip", "dot", "squeeze", "repeat", "std", "var",
-    "prod", "swapaxes", "diagonal", "trace", "argsort", "nonzero", "take", "__float__", "__int__", "__bool__",
-    "__index__", "is_integer",
+    "prod", "swapaxes", "diagonal", "trace", "argsort", "nonzero", "take", "fill", "__float__", "__int__",
+    "__bool__", "__index__", "is_integer",
 })
 # Types of NumPy's functions.
 _FUNCTIONS = (np.ufunc, type(np.linspace))
@@ -50,21 +51,58 @@ _FUNCTIONS = (np.ufunc, type(np.linspace))
 _LIKE_PYTHON = (np.float64, np.int64)
 
 
+class RunningArray(VariableTracker):
+    """An array whose elements are known only when the graph runs."""
+
+    def call_numpy(
+        self, tx: Tracer, function: Any, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """The result of a function of NumPy, one of whose arguments this array is."""
+        raise NotImplementedError
+
+    def tensor(self, tx: Tracer) -> TensorVariable:
+        """The tensor in whose memory it lies."""
+        raise NotImplementedError
+
+    def as_tensor_index(self, tx: Tracer) -> VariableTracker:
+        tensor = self.tensor(tx)
+        is_index = tensor.fake.dim() and not (tensor.fake.is_floating_point() or tensor.fake.is_complex())
+        # torch copies the array; in a graph, the index is read before what comes later is written.
+        return tensor if is_index else self
+
+
+RUNNING: list[Any] = []
+"""The function that makes the trackers of arrays in the memory of a tensor of the graph."""
+
+
 class ArrayVariable(VariableTracker):
     """An array, a number or a dtype of NumPy's."""
 
     has_identity = True
+    # The trace and the storages of tensors that lie in its memory in eager; in the graph, they have copies of it.
+    memory: tuple[Any, frozenset[int]] | None = None
 
     def __init__(self, value: Any, owner: ArrayVariable | None = None) -> None:
         super().__init__()
-        self.value = value
+        self._value = value
         self.owner = owner  # the array in whose memory this one lies; None: it has memory of its own
+        self.views: list[ArrayVariable] = []
+        if owner is not None:
+            owner.views.append(self)
+
+    @property
+    def value(self) -> Any:
+        """The array. Breaks the graph where it may have been written to through a tensor."""
+        root = self.owner or self
+        if root.memory is not None and not root.memory[0].written_storages.isdisjoint(root.memory[1]):
+            unsupported(_KIND, "an array that a tensor in its memory has written to")
+        return self._value
 
     def python_type(self) -> type:
-        return type(self.value)
+        return type(self._value)
 
     def describe(self) -> str:
-        return f"NumPy's {type(self.value).__name__}"
+        return f"NumPy's {type(self._value).__name__}"
 
     def is_constant(self) -> bool:
         return isinstance(self.value, (np.generic, np.dtype))
@@ -76,6 +114,14 @@ class ArrayVariable(VariableTracker):
         if isinstance(self.value, _LIKE_PYTHON):
             return self.value.item()
         unsupported(_KIND, f"{self.describe()} as an argument of a torch function")
+
+    def as_tensor(self, tx: Tracer) -> VariableTracker:
+        """A tensor of the graph with the elements of the array."""
+        return record(tx, "call_function", ArrayCall(torch.tensor, self.value), [], {})
+
+    def as_tensor_index(self, tx: Tracer) -> VariableTracker:
+        is_index = isinstance(self.value, np.ndarray) and self.value.ndim and self.value.dtype.kind in "biu"
+        return self.as_tensor(tx) if is_index else self
 
     def hash_key(self) -> Any:
         return self.value if self.is_constant() else super().hash_key()
@@ -92,15 +138,17 @@ class ArrayVariable(VariableTracker):
             return self if value is self.value else from_numpy(tx, value, [(self.value, self)])
         if name in _OF_TYPES and isinstance(self.value, np.dtype):
             return tx.values.from_result(getattr(self.value, name), name)
-        if name in _METHODS:
+        if name in METHODS:
             return tx.builtin_method(self, name)
         unsupported(_KIND, f"{self.describe()}.{name}")
 
     def call_method(
         self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        if name not in _METHODS:
+        if name not in METHODS:
             return super().call_method(tx, name, args, kwargs)
+        if name == "fill":
+            return fill(tx, self, args, kwargs)
         if not isinstance(self.value, np.ndarray):
             return fold(tx, getattr(self.value, name), args, kwargs)
         return fold(tx, getattr(type(self.value), name), [self, *args], kwargs)
@@ -109,7 +157,30 @@ class ArrayVariable(VariableTracker):
         return fold(tx, operator.getitem, [self, key], {})
 
     def setitem(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
-        unsupported(_KIND, f"writing to {self.describe()}")
+        self._lie_in_graph(tx)
+        self.setitem(tx, key, value)  # as a running array
+
+    def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
+        if not isinstance(self.value, np.ndarray):
+            return None
+        self._lie_in_graph(tx)
+        return self.inplace(tx, op, other)
+
+    def _lie_in_graph(self, tx: Tracer) -> None:
+        """Becomes an array in the memory of a tensor of the graph, because it is written to, with all arrays in its
+        memory: all references to them have these trackers. Breaks the graph if a tensor shares the memory."""
+        root = self.owner or self
+        whole = root.value
+        if not isinstance(whole, np.ndarray) or root.memory is not None:
+            unsupported(_KIND, f"writing to {self.describe()}, which shares its memory with a tensor")
+        arrays = [root, *root.views]
+        if not whole.flags.c_contiguous or any(a.value.dtype is not whole.dtype for a in arrays):
+            unsupported(_KIND, f"writing to {self.describe()}, which has another layout than tensors")
+        running = RUNNING[0](tx, root.as_tensor(tx), [a.value for a in arrays])
+        for array, made in zip(arrays, running, strict=True):
+            array.__dict__.clear()
+            array.__class__ = type(made)
+            array.__dict__.update(made.__dict__)
 
     def iterator(self, tx: Tracer) -> VariableTracker:
         given = [(self.value, self)]
@@ -121,8 +192,8 @@ class ArrayVariable(VariableTracker):
             if not isinstance(self.value, np.number) or isinstance(self.value, np.complex64):
                 unsupported(_KIND, f"{self.describe()} {op} a tensor")
             number = ConstantVariable(self.value.item())
-            return call_in_graph(tx, _OPERATORS[op], [other, number] if reflected else [number, other], {})
-        return fold(tx, _OPERATORS[op], [other, self] if reflected else [self, other], {})
+            return call_in_graph(tx, OPERATORS[op], [other, number] if reflected else [number, other], {})
+        return fold(tx, OPERATORS[op], [other, self] if reflected else [self, other], {})
 
     def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         return self.binary(tx, op, other, False)
@@ -134,6 +205,8 @@ class ArrayVariable(VariableTracker):
         if self.is_constant():
             cg.emit.load_const(self.value)
             return
+        if (self.owner or self).memory is not None:
+            unsupported(_KIND, "an array whose memory a tensor shares, as numbers of its own")
         if self.owner is not None:
             whole = self.owner
             if not whole.value.flags.c_contiguous:
@@ -144,6 +217,16 @@ class ArrayVariable(VariableTracker):
             cg.build_new(self, lambda: cg.call_function(_view_of, arguments, {}), lambda: None)
             return
         cg.build_new(self, lambda: cg.call_constant(np.array, lambda: cg.emit.load_const(self.value)), lambda: None)
+
+
+def fill(
+    tx: Tracer, array: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    """``array.fill(value)``."""
+    if len(args) != 1 or kwargs or array.python_type() is not np.ndarray:
+        unsupported(_KIND, f"fill() of {array.describe()}")
+    array.setitem(tx, ConstantVariable(Ellipsis), args[0])
+    return ConstantVariable(None)
 
 
 class NumpyNumber(ArrayVariable):
@@ -161,6 +244,7 @@ class NumpyNumber(ArrayVariable):
         self.python_number: VariableTracker = number
         self.cls = cls
         self.owner = None
+        self.views = []
 
     @property
     def value(self) -> Any:
@@ -182,6 +266,12 @@ class NumpyNumber(ArrayVariable):
     def as_index(self, tx: Tracer) -> Any:
         return self.python_number.as_index(tx)
 
+    def as_tensor_index(self, tx: Tracer) -> VariableTracker:
+        return self
+
+    def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
+        return None
+
     def truth(self, tx: Tracer) -> bool:
         return tx.truth(self.python_number)
 
@@ -200,7 +290,7 @@ class NumpyNumber(ArrayVariable):
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if isinstance(other, TensorVariable):
             operands = [other, self.python_number] if reflected else [self.python_number, other]
-            return call_in_graph(tx, _OPERATORS[op], operands, {})
+            return call_in_graph(tx, OPERATORS[op], operands, {})
         return super().binary(tx, op, other, reflected)
 
     def unary(self, tx: Tracer, op: str) -> VariableTracker:
@@ -280,6 +370,9 @@ def fold(tx: Tracer, function: Any, args: list[VariableTracker], kwargs: dict[st
     """Calls a function of NumPy while tracing."""
     if "out" in kwargs:
         unsupported(_KIND, "a NumPy function with out=")
+    running = next(_running(tx, [*args, *kwargs.values()]), None)
+    if running is not None:
+        return running.call_numpy(tx, function, args, kwargs)
     if not kwargs and (tx.output.symbols.any or tx.output.scalars.met):
         number = _with_numbers(tx, function, args)
         if number is not None:
@@ -289,6 +382,15 @@ def fold(tx: Tracer, function: Any, args: list[VariableTracker], kwargs: dict[st
     pairs = zip([*plain, *named.values()], [*args, *kwargs.values()])
     given = [(p, a) for p, a in pairs if isinstance(a, ArrayVariable) and isinstance(p, np.ndarray)]
     return from_numpy(tx, tx.run_python(function, *plain, **named), given)
+
+
+def _running(tx: Tracer, values: Sequence[VariableTracker]) -> Iterator[RunningArray]:
+    """The arrays among arguments, and in lists and tuples, whose elements are known only when the graph runs."""
+    for value in (realized(tx, v) for v in values):
+        if isinstance(value, RunningArray):
+            yield value
+        elif value.python_type() in (list, tuple) and (items := value.known_items()) is not None:
+            yield from _running(tx, items)
 
 
 @constructs(np.generic)
@@ -325,10 +427,15 @@ def _wrap_number(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     return made
 
 
+_COPIES = (np.array, np.asarray, np.ascontiguousarray)  # of a tensor, they call its `__array__`
+
+
 class NumpyFunctionVariable(SkippedFunctionVariable):
     """A function or class of NumPy that only computes a result from its arguments."""
 
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if self.value in _COPIES and args and isinstance(args[0], TensorVariable):
+            args = [tx.call_method(args[0], "numpy", []), *args[1:]]
         if any(isinstance(a, TensorVariable) for a in (*args, *kwargs.values())):
             unsupported(_KIND, f"{self.describe()}() of a tensor")
         return fold(tx, self.value, args, kwargs)
@@ -356,11 +463,29 @@ def _register_maker(function: Any) -> None:
         return NumpyFunctionVariable(function, _KIND, "NumPy").call(tx, list(args), kwargs)
 
 
-for _function in (np.array, np.asarray, np.arange, np.zeros):
+for _function in (*_COPIES, np.arange, np.zeros, np.ones, np.empty, np.full, np.eye, np.identity):
     _register_maker(_function)
 
 
 # ---------------------------------------------------------------- to tensors
+def _to_tensor(
+    tx: Tracer, function: Any, tensor: TensorVariable, rest: Sequence[VariableTracker],
+    kwargs: dict[str, VariableTracker],
+) -> VariableTracker:
+    """The tensor that a function makes of an array in the memory of another tensor."""
+    alias = record_method(tx, "detach", tensor, [], {})
+    if function is torch.from_numpy and not rest and not kwargs:
+        return alias
+    dtype = kwargs.get("dtype")
+    if rest or kwargs.keys() - {"dtype"} or function is torch.from_numpy or not isinstance(alias, TensorVariable):
+        unsupported(_KIND, f"{function.__name__}() of an array with options")
+    own = tx.values.from_result(tensor.fake.dtype, "a dtype")
+    options = {"dtype": own if dtype is None or dtype.is_none() else dtype}
+    if function is torch.tensor:
+        options["copy"] = ConstantVariable(True)
+    return record_method(tx, "to", alias, [], options)
+
+
 def _makes_tensors(function: Any, parameter: str | None) -> None:
     """Registers a function that makes a tensor of an array, which may be given under the name `parameter`."""
     @handles(function)
@@ -369,8 +494,17 @@ def _makes_tensors(function: Any, parameter: str | None) -> None:
         if not args and named is None:
             unsupported("unsupported_builtin", f"{function.__name__}() without data")
         data, *rest = args if named is None else (named,)
+        if isinstance(data, RunningArray):
+            return _to_tensor(tx, function, data.tensor(tx), rest, kwargs)
         if isinstance(data, ArrayVariable):
-            return record(tx, "call_function", ArrayCall(function, data.value), rest, kwargs)
+            made = record(tx, "call_function", ArrayCall(function, data.value), rest, kwargs)
+            if function is not torch.tensor and isinstance(made, TensorVariable):
+                root = data.owner or data
+                before = root.memory[1] if root.memory is not None else frozenset()
+                root.memory = tx.output, before | {made.fake.untyped_storage()._cdata}
+            return made
+        if function is torch.asarray and isinstance(data, TensorVariable):
+            return record(tx, "call_function", function, [data, *rest], kwargs)
         if function is torch.asarray and holds_numbers(data) and kwargs.keys() <= {"dtype", "device"}:
             return new_tensor(tx, torch.tensor, data, rest, kwargs)  # it makes a new tensor of them, as torch.tensor
         if function in (torch.from_numpy, torch.asarray):

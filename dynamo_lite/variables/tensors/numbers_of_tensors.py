@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..base import VariableTracker
+from ..base import VariableTracker, realized
 from ..constant import ConstantVariable
 from ..containers.sequences import SequenceVariable
 from ..numbers.scalars import EXAMPLES, ScalarVariable
 from ..numbers.symbolic_ints import SymbolicIntVariable
+from .attributes import PLAIN_TENSOR_TYPES
+from .learned_elements import known_tensor
 from .method_calls import handles_method
 from .tensor import TensorVariable, call_in_graph, record, record_method
 
@@ -85,12 +87,38 @@ def _tensor_of_symbols(
         tx, "call_method", "view", [flat, *map(ConstantVariable, shape)], {})
 
 
+def _tensor_of_tensors(
+    tx: Tracer, data: VariableTracker, options: dict[str, VariableTracker]
+) -> VariableTracker | None:
+    """``torch.tensor([x.sum(), y.mean()])``: a list of numbers that only the running graph knows, each in a tensor
+    without dimensions; None for other lists: a number is converted otherwise there, torch warns, or guards may fix the
+    elements, as they do for whole numbers."""
+    if options or data.python_type() not in (list, tuple) or not (found := data.known_items()):
+        return None
+    items = [realized(tx, item) for item in found]
+    if not all(isinstance(item, TensorVariable) and _is_plain_number(tx, item) for item in items):
+        return None
+    fakes = [item.fake for item in items if isinstance(item, TensorVariable)]
+    if any(fake.dtype is not fakes[0].dtype for fake in fakes) or all(known_tensor(tx, f) is not None for f in fakes):
+        return None
+    made = call_in_graph(tx, torch.stack, [tx.values.new_list(items)], {})
+    return record(tx, "call_method", "detach", [made], {})
+
+
+def _is_plain_number(tx: Tracer, item: TensorVariable) -> bool:
+    fake = item.fake
+    return (item.python_type() in PLAIN_TENSOR_TYPES and fake.is_floating_point() and not fake.dim()
+            and fake.device.type == "cpu" and not fake.requires_grad
+            and not tx.output.overrides.active() and not tx.output.open_modes
+            and fake.layout is torch.strided)
+
+
 def new_tensor(
     tx: Tracer, function: Any, data: VariableTracker, args: Sequence[VariableTracker],
     kwargs: dict[str, VariableTracker],
 ) -> VariableTracker:
     """``function(data, *args, **kwargs)`` for ``torch.tensor`` and ``torch.as_tensor``."""
-    made = _tensor_of_symbols(tx, data, kwargs) if not args else None
+    made = _tensor_of_symbols(tx, data, kwargs) or _tensor_of_tensors(tx, data, kwargs) if not args else None
     return made if made is not None else record(tx, "call_function", function, [data, *args], kwargs)
 
 

@@ -178,6 +178,8 @@ class TensorVariable(VariableTracker):
         return tx.values.wrap_at(self.value.grad, AttrSource(self.source, "grad"))
 
     def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
+        if tx.output.overrides.active() and isinstance(getattr(self.cls, name, None), _GETSETS):
+            unsupported("unsupported_attribute", f"setting Tensor.{name} under a torch function mode")
         if name == "grad" and self._may_have_grad(value):
             tx.output.effects.store_attr(self, name, value)
             return
@@ -259,6 +261,7 @@ class TensorVariable(VariableTracker):
 
     def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
         check_special(tx, self, "__getitem__")
+        key = _with_tensors(tx, key)
         if tx.output.examples and _are_numbers(key) and not tx.output.overrides.active():
             # In truth each is a batch of numbers, with which torch indexes; a single one would have to be known.
             keys: list[VariableTracker] = [key] if isinstance(key, TensorVariable) else list(key.iterate(tx))
@@ -268,6 +271,7 @@ class TensorVariable(VariableTracker):
 
     def setitem(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
         check_special(tx, self, "__setitem__")
+        key = _with_tensors(tx, key)
         if not write_symbolic(tx, self, key, value) and not tx.output.masked.write(tx, self, key, value):
             call_in_graph(tx, operator.setitem, [self, key, value], {})
 
@@ -339,6 +343,16 @@ def _are_numbers(key: VariableTracker) -> bool:
     if items:
         return all(isinstance(item, TensorVariable) and _are_numbers(item) for item in items)
     return isinstance(key, TensorVariable) and not key.fake.dim() and key.fake.dtype in _INDEX_TYPES
+
+
+def _with_tensors(tx: Tracer, key: VariableTracker) -> VariableTracker:
+    """An index, with tensors in place of NumPy's arrays."""
+    if key.python_type() is not tuple or (items := key.known_items()) is None:
+        return key.as_tensor_index(tx)
+    found = [realized(tx, item) for item in items]
+    made = [item.as_tensor_index(tx) for item in found]
+    same = all(new is old for new, old in zip(made, found, strict=True))
+    return key if same else tx.values.new_sequence(tuple, made)
 
 
 _INDEX_TYPES = (torch.int64, torch.int32)

@@ -118,6 +118,7 @@ def _check_place(tx: Tracer, tensor: TensorVariable, what: str) -> None:
     """Breaks the graph where generated code behind it can't register a hook as the program does."""
     if tx.output.parts or tx.output.examples or torch._C._are_functorch_transforms_active():
         unsupported(_KIND, f"{what} in a function that torch calls by itself")
+    tx.output.overrides.refuse_later(what)
     if tensor.alternatives:
         unsupported(_KIND, f"{what} of one of several tensors")
     refuse_subclasses([tensor], what)

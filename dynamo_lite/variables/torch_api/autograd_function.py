@@ -179,6 +179,7 @@ def _apply(tx: Tracer, cls: VariableTracker, *args: VariableTracker, **kwargs: V
         unsupported(_KIND, f"{cls.value.__qualname__}.apply() of torch's own")
     if torch._C._are_functorch_transforms_active():
         unsupported("functorch", f"{cls.value.__qualname__}.apply() under a transform")
+    tx.output.overrides.refuse_later(f"{cls.value.__qualname__}.apply()")
     refuse_subclasses(tensors_in([*args, *kwargs.values()]), f"{cls.value.__qualname__}.apply()")
     return _Capture(tx, cls, list(args), kwargs).run()
 

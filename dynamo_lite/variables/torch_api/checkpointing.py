@@ -53,6 +53,7 @@ def _checkpoint(
         options.clear()
     if not torch.is_grad_enabled():
         return tx.call(function, list(args), kwargs)
+    tx.output.overrides.refuse_later("checkpoint()")
     return _capture(tx, function, list(args), kwargs, tx.truth(use_reentrant), {
         "preserve_rng_state": tx.truth(preserve), **options})
 

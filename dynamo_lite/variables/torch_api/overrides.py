@@ -17,9 +17,9 @@ from torch import fx
 from torch.overrides import TorchFunctionMode
 
 from ...exc import DynamoLiteError
-from ...guards.source import ConstSource
+from ...guards.source import ComputedSource, ConstSource
 from ...rules.table import handles
-from ..base import VariableTracker, unsupported
+from ..base import VariableTracker, realized, unsupported
 from ..constant import ConstantVariable
 from ..functions.functions import FunctionVariable
 from ..tensors.subclasses import SubclassTensorVariable
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..protocols import Tracer
 
 _KIND = "unsupported_context_manager"
+_mode_at = torch._C._get_function_stack_at
 # Exceptions that torch's functions raise for arguments that they refuse, in C++ and in Python, or warnings as errors.
 _REFUSALS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError, Warning,
@@ -72,6 +73,7 @@ class Overrides:
 
     def __init__(self) -> None:
         self.modes: list[FunctionMode] = []
+        self.around = 0  # how many of them the program has entered before the frame; torch knows of these
         self.off = 0  # nesting depth of contexts that switch all modes off
         self.plain = 0  # nesting depth of contexts in which no argument's own __torch_function__ is called
         self._popped: FunctionMode | None = None
@@ -89,6 +91,18 @@ class Overrides:
         finally:
             self.plain -= 1
 
+    def enter_around(self, tx: Tracer, modes: list[Any]) -> None:
+        """Begins with the modes that are on around the frame. Guards on torch's state require their classes."""
+        for place, mode in enumerate(modes):
+            where = ComputedSource(ConstSource(place, str(place)), _mode_at, f"torch function mode {place}")
+            self.modes.append(FunctionMode(tx.values.wrap_at(mode, where), 0))
+        self.around = len(modes)
+
+    def refuse_later(self, what: str) -> None:
+        """Breaks the graph for what runs behind it, such as a backward pass: the modes around would see it then."""
+        if self.around:
+            unsupported(_KIND, f"{what} under a torch function mode from outside")
+
     def push(self, tx: Tracer, mode: VariableTracker) -> None:
         """Enters a mode."""
         again = self._popped
@@ -99,7 +113,7 @@ class Overrides:
 
     def pop(self, tx: Tracer) -> VariableTracker:
         """Leaves the innermost mode."""
-        if not self.modes or tx.output.open_modes[-1] is not self.modes[-1]:
+        if not self.modes or tx.output.open_modes[-1:] != self.modes[-1:]:
             unsupported(_KIND, "a torch function mode is left out of order")
         entry = self._popped = self.modes.pop()
         tx.output.open_modes.pop()
@@ -142,6 +156,7 @@ class Overrides:
         handed = [tx.values.from_result(received[0], "a function of torch"),
                   *(self._tracker(tx, part, given) for part in received[1:])]
         with self._without_innermost() as mode:
+            mode = realized(tx, mode)
             result: VariableTracker = tx.call(mode.getattr(tx, "__torch_function__"), handed, {})
         if result.is_not_implemented():
             unsupported(_KIND, f"{mode.describe()}.__torch_function__ returns NotImplemented")

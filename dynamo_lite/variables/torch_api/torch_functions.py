@@ -20,6 +20,7 @@ from ..base import VariableTracker, unsupported, wraps_if
 from ..constant import ConstantVariable
 from ..numbers.running_sizes import take_for_granted
 from ..numbers.scalars import ScalarVariable
+from ..objects.objects import ObjectVariable
 from ..real_object import RealObjectVariable
 from ..tensors.learned_elements import known_tensor, learn_or_refuse
 from ..tensors.tensor import TensorVariable, record
@@ -64,6 +65,8 @@ class TorchFunctionVariable(RealObjectVariable):
                 handler = None
         if handler is not None:
             return tx.checked_call(handler, tx, *args, **kwargs)
+        if _is_followed(self.value, [*args, *kwargs.values()]):
+            return tx.call(tx.values.library_function(self.value), args, kwargs)
         out = kwargs.get("out")
         if out is not None and not isinstance(out, ConstantVariable):
             return self._write(tx, out, args, kwargs)
@@ -103,6 +106,16 @@ class TorchFunctionVariable(RealObjectVariable):
         if method is not None and args:
             return record(tx, "call_method", method, args, kwargs)
         return record(tx, "call_function", self.value, args, kwargs)
+
+
+def _is_followed(function: Any, args: list[VariableTracker]) -> bool:
+    """Whether an argument of a Python function of torch's is the program's code or an object of its own, which no node
+    of a graph holds: what the function does with it is followed."""
+    return type(function) is types.FunctionType and any(
+        isinstance(value, ObjectVariable) or issubclass(value.python_type(), _CODE) for value in args)
+
+
+_CODE = (types.FunctionType, types.MethodType, functools.partial)
 
 
 def _is_overridable(function: Any) -> bool:

@@ -1,7 +1,7 @@
 """Functions under ``torch.jit.script`` are evaluated like the Python functions that they were made of."""
 from __future__ import annotations
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 import torch
@@ -184,3 +184,84 @@ def test_what_a_comprehension_calls_is_looked_at_too():
     for x in (torch.ones(3), torch.ones(0)):
         got, want = compiled(x), fn(x)
         assert got == want if isinstance(want, str) else torch.equal(got, want)
+
+
+@torch.jit.script
+def _of_dict(values: Dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    for name, value in values.items():
+        x = x + value * len(name)
+    return x * values["a"]
+
+
+@torch.jit.script
+def _changes_dict(values: Dict[str, torch.Tensor], x: torch.Tensor) -> Dict[str, torch.Tensor]:
+    values["new"] = x + 1
+    return values
+
+
+@torch.jit.script
+def _keys_and_changes(values: Dict[str, int], x: torch.Tensor) -> torch.Tensor:
+    keys = values.keys()
+    values["c"] = 1
+    return x * len(keys)
+
+
+@torch.jit.script
+def _keys(values: Dict[str, int], x: torch.Tensor) -> List[str]:
+    return values.keys()
+
+
+@torch.jit.script
+def _at(values: List[int], x: torch.Tensor) -> torch.Tensor:
+    return x * values[3]
+
+
+def test_dicts() -> None:
+    def f(x: torch.Tensor) -> Any:
+        given = {"a": x, "bc": x + 1}
+        made = _changes_dict(given, x)
+        return _of_dict(given, x), made["new"], sorted(made), sorted(given)
+
+    x = torch.randn(3)
+    compiled = dynamo_lite.compile(f, backend="eager", fullgraph=True)
+    dynamo_lite.reset_metrics()
+    for _ in range(2):
+        result, expected = compiled(x), f(x)
+        assert all(torch.equal(a, b) for a, b in zip(result[:2], expected[:2])) and result[2:] == expected[2:]
+    assert dynamo_lite.metrics()["graphs"] == 1
+
+
+@pytest.mark.parametrize("name", ["keys_and_changes", "keys", "missing", "index", "key_type"])
+def test_dicts_that_torchscript_sees_otherwise_break(name: str) -> None:
+    def missing(x: torch.Tensor) -> Any:
+        try:
+            return _of_dict({"b": x}, x)
+        except KeyError:
+            return x - 1
+        except RuntimeError:
+            return x + 1
+
+    def index(x: torch.Tensor) -> Any:
+        try:
+            return _at([1], x)
+        except IndexError:
+            return x - 1
+        except RuntimeError:
+            return x + 1
+
+    functions = {
+        "keys_and_changes": lambda x: _keys_and_changes({"a": 1}, x), "keys": lambda x: (_keys({"a": 1}, x), x + 1),
+        "missing": missing, "index": index, "key_type": lambda x: _of_dict({"a": x, "b": x.t()}, x),
+    }
+    f, x = functions[name], torch.ones(3)
+    try:
+        expected = f(x)
+    except IndexError:
+        with pytest.raises(IndexError):
+            dynamo_lite.compile(f, backend="eager")(x)
+        return
+    result = dynamo_lite.compile(f, backend="eager")(x)
+    assert torch.utils._pytree.tree_all(
+        lambda pair: torch.equal(*pair) if isinstance(pair[0], torch.Tensor) else pair[0] == pair[1],
+        [*zip(torch.utils._pytree.tree_leaves(result), torch.utils._pytree.tree_leaves(expected))],
+        is_leaf=lambda leaf: isinstance(leaf, tuple))

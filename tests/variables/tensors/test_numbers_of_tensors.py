@@ -95,3 +95,28 @@ def test_the_number_of_such_a_tensor():
     compiled = dynamo_lite.compile(f, backend="eager", dynamic=True)
     for n in (4, 6, 9):
         assert compiled(torch.ones(n)) == f(torch.ones(n))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+def test_tensors_made_of_results_are_captured(backend):
+    def measured(x, y):
+        return torch.tensor([x.sum(), x.mean(), (x * 2).max()]), torch.as_tensor((y.sum(), y[0]))
+
+    compiled = dynamo_lite.compile(measured, backend=backend, fullgraph=True)
+    dynamo_lite.reset_metrics()
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        x, y = torch.randn(4), torch.randn(3, dtype=torch.float64)
+        for got, wanted in zip(compiled(x, y), measured(x, y)):
+            assert got.dtype is wanted.dtype and got.shape == wanted.shape
+            torch.testing.assert_close(got, wanted)
+    assert dynamo_lite.metrics()["graphs"] == 1
+
+
+def test_tensors_made_of_mixed_results():
+    def mixed(x, y):
+        return torch.tensor([x.sum(), y.sum()]), torch.tensor([x.sum(), 2.5]), torch.tensor([y.sum(), y[0]])
+
+    x, y = torch.arange(3.0), torch.arange(3)
+    for got, wanted in zip(dynamo_lite.compile(mixed, backend="eager")(x, y), mixed(x, y)):
+        assert got.dtype is wanted.dtype and torch.equal(got, wanted)
