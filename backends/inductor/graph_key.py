@@ -28,6 +28,8 @@ from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
 from dynamo_lite.runtime import sized_operators
 from dynamo_lite.symbols.environment import Environment
 
+# What torch's functions call by name, so that a program's function in its place changes what their nodes mean.
+_CALLED_BY_NAME = (torch.Tensor, torch.nn.Parameter, torch.nn.functional, torch.functional)
 _FORMAT = 3  # increment it when the format of entries changes
 _LIBRARIES = frozenset({"torch", "operator", "_operator", "math", "_math", "builtins", "dynamo_lite"})
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
@@ -95,8 +97,11 @@ def _surroundings() -> str:
     """The part of the key that is the same for all graphs of a process."""
     here = os.path.dirname(os.path.abspath(__file__))
     roots = os.path.dirname(os.path.abspath(str(config.__file__))), os.path.dirname(here)  # the front end, the backends
-    files = [f"{path.removeprefix(root)} {status.st_size} {status.st_mtime_ns}"
-             for root in roots for path, status in sorted(_files(root))]
+    try:
+        files = [f"{path.removeprefix(root)} {status.st_size} {status.st_mtime_ns}"
+                 for root in roots for path, status in sorted(_files(root))]
+    except OSError as error:
+        raise NoKey(f"the package's own files can't be seen: {error}") from error
     features = " ".join(sorted(processor.cpu_features()))
     return "\n".join([
         str(_FORMAT), torch.__version__, str(torch.version.git_version), sys.version,
@@ -119,6 +124,12 @@ def _state(options: dict[str, Any]) -> str:
     if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack() or (
             torch._C._functorch.peek_interpreter_stack() is not None):
         raise NoKey("modes or transforms of torch's are on")
+    for place in _CALLED_BY_NAME:
+        for name, value in vars(place).items():
+            if isinstance(value, property):
+                value = value.fget
+            if isinstance(value, types.FunctionType) and not _is_torchs(value):
+                raise NoKey(f"{place.__name__}.{name} is the program's")
     backends = torch.backends
     flags = (
         torch.is_grad_enabled(), torch.is_inference_mode_enabled(), ambient.casting(),
@@ -133,6 +144,10 @@ def _state(options: dict[str, Any]) -> str:
     )
     settings = {name: value for name, value in config.snapshot().items() if name not in _ELSEWHERE}
     return repr((sorted(options.items()), flags, sorted(settings.items()), processor.simd(), torchs))
+
+
+def _is_torchs(function: types.FunctionType) -> bool:
+    return str(function.__globals__.get("__name__")).partition(".")[0] == "torch"
 
 
 def _torchs(kind: str, table: Mapping[Any, Any]) -> Iterator[tuple[str, str, str, str]]:
