@@ -12,10 +12,11 @@ import logging
 import os
 import sys
 import threading
-import time
 import types
 import warnings
 from collections.abc import Hashable, Iterator
+
+from .clock import Clock
 
 ROOT = "dynamo_lite"
 
@@ -154,6 +155,12 @@ class _LastResort(logging.Handler):
         except Exception:  # any exception of a user's stream; this is the protocol of logging.Handler.emit
             self.handleError(record)
 
+    def handleError(self, record: logging.LogRecord) -> None:
+        # It writes to standard error, too. Where that is what fails there is nobody left to tell, and a message that is
+        # not shown is no reason for the program's call to fail.
+        with contextlib.suppress(Exception):
+            super().handleError(record)
+
 
 def _install_handler() -> None:
     root = logging.getLogger(ROOT)
@@ -260,7 +267,7 @@ class _Phase:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.start = time.perf_counter()
+        self.start = Clock.now()
         self.inner = 0.0
 
 
@@ -272,7 +279,7 @@ def phase(name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        spent = time.perf_counter() - mine.start
+        spent = Clock.now() - mine.start
         _state.phases.remove(mine)
         if _state.phases:
             _state.phases[-1].inner += spent

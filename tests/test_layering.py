@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Top first. An entry is a module or a package below dynamo_lite; a package counts as one layer.
 LAYERS = [
-    "break_kinds", "exc", "config", "log",
+    "break_kinds", "exc", "config", "clock", "log",
     "runtime",
     "torch_versions",
     "symbols",
@@ -65,7 +65,7 @@ BACKEND_LAYERS = [
     "__init__",
 ]
 # What the back end may import of the front end.
-FOR_BACKENDS = {"config", "exc", "log", "torch_versions", "runtime.array_operator", "runtime.autocast",
+FOR_BACKENDS = {"clock", "config", "exc", "log", "torch_versions", "runtime.array_operator", "runtime.autocast",
                 "runtime.casts_inside",
                 "runtime.neutral_state", "runtime.raising",
                 "runtime.running_sizes", "runtime.saved_tensor_hooks", "runtime.signal_handlers",

@@ -11,7 +11,9 @@ HEAD = """
 import gc, os, random, signal, sys, threading, time, faulthandler
 faulthandler.dump_traceback_later(100, exit=True)
 import torch, dynamo_lite
+from dynamo_lite.runtime import in_flight
 backend = sys.argv[1]
+sys.path.insert(0, sys.argv[2])
 
 def f(x):
     y = x * 2
@@ -27,9 +29,9 @@ def check(compiled=None, n=5):
 """
 
 
-def run(program, backend):
+def run(program, backend, folder=""):
     code = textwrap.dedent(HEAD) + textwrap.dedent(program) + '\nprint("done", flush=True)\n'
-    p = new_process.run(code, backend, timeout=110)
+    p = new_process.run(code, backend, folder, timeout=110)
     assert p.returncode == 0 and "done\n" in p.stdout, p.stdout[-2000:] + p.stderr[-4000:]
     return p
 
@@ -132,6 +134,7 @@ def test_forks_during_a_compile(backend):
                 finally:
                     os._exit(1)
             assert os.waitpid(pid, 0)[1] == 0
+        in_flight.LONGEST_WAIT = 0.5
         started, go = threading.Event(), threading.Event()
         def slow(graph, inputs):
             started.set()
@@ -140,7 +143,9 @@ def test_forks_during_a_compile(backend):
         thread = threading.Thread(target=lambda: dynamo_lite.compile(f, backend=slow)(torch.ones(3)))
         thread.start()
         started.wait()
-        forked(lambda: [check(), check(dynamo_lite.compile(f, backend=lambda graph, inputs: graph.forward))])
+        for _ in range(2):
+            forked(lambda: [check(), check(dynamo_lite.compile(f, backend=lambda graph, inputs: graph.forward))])
+            assert in_flight._given_up == {thread.ident}  # the second does not wait again
         go.set()
         thread.join()
         check()
@@ -149,6 +154,35 @@ def test_forks_during_a_compile(backend):
             return graph.forward
         check(dynamo_lite.compile(f, backend=forks))
     """, backend)
+
+
+def test_a_fork_waits_for_modules_that_another_thread_imports(tmp_path):
+    # The child would find their locks held, by a thread that it does not have.
+    (tmp_path / "slowly_imported.py").write_text("import time\ntime.sleep(1)\n")
+    run("""
+        def slow(graph, inputs):
+            started.set()
+            import slowly_imported
+            return graph.forward
+        started = threading.Event()
+        def compiles():
+            for _ in range(3):
+                dynamo_lite.compile(lambda x: f(x) + 1, backend=slow)(torch.ones(3))
+        threads = [threading.Thread(target=compiles) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        started.wait()
+        pid = os.fork()
+        if not pid:
+            signal.alarm(20)
+            import slowly_imported
+            check(dynamo_lite.compile(f, backend=slow))
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        for thread in threads:
+            thread.join()
+        check()
+    """, "eager", tmp_path)
 
 
 def test_daemon_threads_that_compile_when_the_process_ends():

@@ -15,13 +15,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import io
 import itertools
 import os
 import platform
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,6 +33,7 @@ from dynamo_lite.backends.inductor.kept_files import content
 from dynamo_lite.backends.inductor.processor import cpu_features as cpu_features
 from dynamo_lite.backends.inductor.processor import simd as simd
 from dynamo_lite.backends.inductor.source_parts import parts_of
+from dynamo_lite.clock import Clock
 
 T = TypeVar("T")
 
@@ -222,16 +223,16 @@ def _locked(path: Path) -> Iterator[None]:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
         os.fchmod(handle, 0o600)
-        begun, limit = time.monotonic(), config.cpp_compiler_timeout or float("inf")
+        begun, limit = Clock.now(), config.cpp_compiler_timeout or float("inf")
         for turn in itertools.count():
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if time.monotonic() - begun > limit:
+                if Clock.now() - begun > limit:
                     log.artifact("cache").warning("another process holds %s; it isn't waited for any longer", path)
                     break
-                time.sleep(min(0.05, 0.001 * 2**min(turn, 6)))
+                Clock.sleep(min(0.05, 0.001 * 2**min(turn, 6)))
             except OSError as error:
                 log.artifact("cache").info("%s can't be locked: %s", path, error)  # the file system has no locks
                 break
@@ -276,7 +277,7 @@ def _from_memory(name: str, body: bytes | memoryview, open_library: Callable[[st
         handle = os.memfd_create(name[:100], os.MFD_CLOEXEC | _MFD_EXEC)
     except OSError:
         handle = os.memfd_create(name[:100], os.MFD_CLOEXEC)  # the kernel does not know the flag
-    with open(handle, "wb", buffering=0) as file:
+    with io.open(handle, "wb", buffering=0) as file:
         while body:
             body = body[file.write(body):]
         # The loader identifies a library by its path and returns a known one for a known path, while numbers of

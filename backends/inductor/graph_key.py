@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import operator
 import os
 import platform
 import sys
@@ -28,6 +29,9 @@ from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
 from dynamo_lite.runtime import sized_operators
 from dynamo_lite.symbols.environment import Environment
 
+# Where torch's functions find others by name: a program's function there changes what their nodes mean.
+_CALLED_BY_NAME: tuple[Any, ...] = (
+    torch, torch.functional, torch.nn.functional, torch._C._nn, torch.Tensor, torch.nn.Parameter)
 _FORMAT = 3  # increment it when the format of entries changes
 _LIBRARIES = frozenset({"torch", "operator", "_operator", "math", "_math", "builtins", "dynamo_lite"})
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
@@ -95,8 +99,11 @@ def _surroundings() -> str:
     """The part of the key that is the same for all graphs of a process."""
     here = os.path.dirname(os.path.abspath(__file__))
     roots = os.path.dirname(os.path.abspath(str(config.__file__))), os.path.dirname(here)  # the front end, the backends
-    files = [f"{path.removeprefix(root)} {status.st_size} {status.st_mtime_ns}"
-             for root in roots for path, status in sorted(_files(root))]
+    try:
+        files = [f"{path.removeprefix(root)} {status.st_size} {status.st_mtime_ns}"
+                 for root in roots for path, status in sorted(_files(root))]
+    except OSError as error:
+        raise NoKey(f"the package's own files can't be seen: {error}") from error
     features = " ".join(sorted(processor.cpu_features()))
     return "\n".join([
         str(_FORMAT), torch.__version__, str(torch.version.git_version), sys.version,
@@ -119,6 +126,11 @@ def _state(options: dict[str, Any]) -> str:
     if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack() or (
             torch._C._functorch.peek_interpreter_stack() is not None):
         raise NoKey("modes or transforms of torch's are on")
+    for place, (names, values) in zip(_CALLED_BY_NAME, _torchs_own()):
+        # A class also has what is put there under a name that its bases define.
+        if isinstance(place, type) and any(map(_is_foreign, vars(place).values())) or not (
+                all(map(operator.is_, map(vars(place).get, names), values)) or _are_torchs(place, names, values)):
+            raise NoKey(f"the program has put functions of its own into {place.__name__}")
     backends = torch.backends
     flags = (
         torch.is_grad_enabled(), torch.is_inference_mode_enabled(), ambient.casting(),
@@ -133,6 +145,41 @@ def _state(options: dict[str, Any]) -> str:
     )
     settings = {name: value for name, value in config.snapshot().items() if name not in _ELSEWHERE}
     return repr((sorted(options.items()), flags, sorted(settings.items()), processor.simd(), torchs))
+
+
+@functools.cache
+def _torchs_own() -> list[tuple[list[str], list[Any]]]:
+    """The names and the functions in each place of ``_CALLED_BY_NAME``, as they are when first asked for. In the place
+    of one that is not torch's by then stands an object that nothing is identical to."""
+    found = []
+    for place in _CALLED_BY_NAME:
+        functions = {name: object() if _is_foreign(value) else value for name, value in vars(place).items()
+                     if isinstance(value, property) or callable(value) and not isinstance(value, type)}
+        found.append((list(functions), list(functions.values())))
+    return found
+
+
+def _are_torchs(place: Any, names: list[str], values: list[Any]) -> bool:
+    """Whether what has changed in a place are functions that torch has wrapped, as its compiler does when imported."""
+    changed = [name for name, value in zip(names, values) if vars(place).get(name) is not value]
+    return all(isinstance(new := vars(place).get(name), types.FunctionType) and new.__name__ == name
+               and not _is_foreign(new) for name in changed)
+
+
+def _is_foreign(value: Any) -> bool:
+    """Whether it is a function, a property or a callable object that neither torch nor Python's library defines."""
+    value = value.fget if isinstance(value, property) else value
+    if isinstance(value, types.FunctionType):
+        package = str(value.__globals__.get("__name__")).partition(".")[0]
+        return package not in ("torch", "typing_extensions") and package not in sys.stdlib_module_names
+    if isinstance(value, _FUNCTIONS) or not callable(value):
+        return False
+    return type(value).__module__.partition(".")[0] in ("unittest", "__main__") or not _is_known(type(value))
+
+
+def _is_known(cls: type) -> bool:
+    package = cls.__module__.partition(".")[0]
+    return package in ("torch", "builtins", "typing_extensions") or package in sys.stdlib_module_names
 
 
 def _torchs(kind: str, table: Mapping[Any, Any]) -> Iterator[tuple[str, str, str, str]]:

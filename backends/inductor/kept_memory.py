@@ -7,6 +7,7 @@ environment sets them (MALLOC_TRIM_THRESHOLD_, GLIBC_TUNABLES and the like), or 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 
 from dynamo_lite import config
@@ -60,7 +61,7 @@ def _release() -> None:
 
 def _number(path: str, name: str = "") -> int:
     """The number that follows ``name`` in a file; 0 if there is none."""
-    with contextlib.suppress(OSError, ValueError), open(os.path.normpath(path), encoding="ascii") as lines:
+    with contextlib.suppress(OSError, ValueError), io.open(os.path.normpath(path), encoding="ascii") as lines:
         for line in lines:
             if line.startswith(name):
                 return int(line.removeprefix(name).split()[0])

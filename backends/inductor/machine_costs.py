@@ -12,16 +12,17 @@ import ctypes
 import dataclasses
 import math
 import statistics
-import time
 
 from dynamo_lite import log
 from dynamo_lite.backends.inductor import kept_choices, prebuilt
 from dynamo_lite.backends.inductor.codegen.cpp.libraries import library_source, library_symbol
 from dynamo_lite.backends.inductor.processor import Processor
+from dynamo_lite.clock import Clock
 
 _SUFFIX = ".costs"
 _ROOM = 1 << 21  # floats: a panel, and more elements than fill a core's L2 cache
 _SECONDS = 0.06  # some six rounds on an Intel Xeon (Emerald Rapids)
+_MOST_ROUNDS = 100
 _LEAST, _MOST = 1.0, 64.0  # bounds of a plausible cost
 _NUMBERS = 17  # number of values that the probe measures
 _RATIOS = 4  # the last of them are times of products
@@ -119,10 +120,10 @@ def _measured(source: str, simd: str) -> Costs | None:
     # At the beginning of a cache line, as workspaces are.
     at = ctypes.c_void_p(-(-ctypes.addressof(room) // 64) * 64)
     ctypes.memset(room, 0x3f, ctypes.sizeof(room))  # numbers below 1, in memory that exists
-    least, begun = [math.inf] * (_NUMBERS - _RATIOS), time.perf_counter()
+    least, begun = [math.inf] * (_NUMBERS - _RATIOS), Clock.now()
     ratios: list[list[float]] = []
     # Other work on this core, or on its other hardware thread, makes some rounds slower, but none faster.
-    while time.perf_counter() - begun < _SECONDS:
+    while Clock.now() - begun < _SECONDS and len(ratios) < _MOST_ROUNDS:
         probe(at, ctypes.c_int64(_ROOM), out)
         least = [min(pair) for pair in zip(least, out)]
         ratios.append([other / out[0] if out[0] > 0 else math.nan for other in out[-_RATIOS:]])

@@ -18,6 +18,7 @@ import functools
 import grp
 import hashlib
 import hmac
+import io
 import os
 import pwd
 import stat
@@ -170,7 +171,7 @@ def write(path: str, data: bytes, mode: int = 0o600, replace: bool = True) -> No
     """
     handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=os.path.dirname(path))
     try:
-        with open(handle, "wb", buffering=0) as file:
+        with io.open(handle, "wb", buffering=0) as file:
             os.fchmod(handle, mode)
             view = memoryview(data)
             while view:

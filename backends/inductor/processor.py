@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import itertools
+import io
 import os
 import platform
 
 from dynamo_lite import config, log
 
 # The numbers of sysconf (bits/confname.h) for the size of each level; the number of ways is the next one.
+_MOST_CACHES = 16  # of one processor: files that never end are not the system's
 _SYSCONF = {1: 188, 2: 191, 3: 194}
 _KINDS = ("scalar", "avx2", "avx512")
 
@@ -115,7 +116,7 @@ def read_processor(root: str, usable: list[int]) -> Processor:
 def _first_processor(path: str) -> dict[str, str]:
     """The fields of the first processor in the file."""
     fields: dict[str, str] = {}
-    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as lines:
+    with contextlib.suppress(OSError), io.open(path, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if not line.strip() and fields:
                 break
@@ -131,7 +132,7 @@ def _features(fields: dict[str, str]) -> frozenset[str]:
 def _caches(folder: str) -> dict[int, Cache]:
     """The data caches of one logical processor, by level."""
     found: dict[int, Cache] = {}
-    for number in itertools.count():
+    for number in range(_MOST_CACHES):
         index = f"{folder}/index{number}"
         level, size = _text(f"{index}/level"), _size(_text(f"{index}/size"))
         if not level:
@@ -159,7 +160,7 @@ def _from_sysconf() -> dict[int, Cache]:
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with io.open(path, encoding="utf-8", errors="replace") as file:
             return file.read().strip()
     except OSError:
         return ""

@@ -8,22 +8,25 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import io
 import os
 import re
+import select
 import shlex
 import shutil
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from dynamo_lite import config, exc
+from dynamo_lite.clock import Clock
 from dynamo_lite.runtime import signal_handlers
 
 _SHOWN = 1 << 16  # bytes that are read of a compiler's messages
-_FAILING = ("cannot execute", "Killed", "out of memory", "Cannot allocate memory")  # messages of a broken compiler
+# Messages of a broken compiler.
+_FAILING = ("cannot execute", "cannot find 'ld'", "Killed", "out of memory", "Cannot allocate memory")
 _GCC = re.compile(r"(.*-)?g\+\+(-[0-9.]+)?")  # the names of GCC's driver, such as x86_64-linux-gnu-g++-12
 
 _worked: set[str] = set()
@@ -73,9 +76,13 @@ def find() -> tuple[tuple[str, ...], str]:
         exc.CompilerMissing: there is no compiler of that name.
     """
     try:
-        return _find(config.cpp_compiler, os.environ.get("PATH", os.defpath))
+        return _find(config.cpp_compiler, _search_path())
     except OSError as error:
         raise exc.CompilerMissing(config.cpp_compiler, str(error)) from error
+
+
+def _search_path() -> str:
+    return os.environ.get("PATH", os.defpath)
 
 
 def link_options(command: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -112,14 +119,14 @@ def run_all(commands: Sequence[list[str]], source: Path, scratch: str) -> None:
     compiler = commands[0][0]
     if (compiler, limit) in _hanging:
         raise _too_slow(compiler, limit)
-    until = time.monotonic() + (limit or 0)
+    until = Clock.now() + (limit or 0)
     compilers = _Compilers(commands, scratch)
     try:
         compilers.start()
         for at, (command, process) in enumerate(zip(commands, compilers.running)):
-            code = process.wait(None if limit is None else max(0.0, until - time.monotonic()))
+            code = _end_of(process, None if limit is None else max(0.0, until - Clock.now()))
             if code != 0:
-                with open(_messages_of(at, scratch), encoding="utf-8", errors="replace") as messages:
+                with io.open(_messages_of(at, scratch), encoding="utf-8", errors="replace") as messages:
                     raise _failure(command, source, code, messages.read(_SHOWN))
             _worked.add(compiler)
     except subprocess.TimeoutExpired:
@@ -128,6 +135,28 @@ def run_all(commands: Sequence[list[str]], source: Path, scratch: str) -> None:
         raise _too_slow(compiler, limit) from None
     finally:
         compilers.end()
+
+
+def _end_of(process: subprocess.Popen[bytes], limit: float | None) -> int:
+    """Waits for a process; returns its exit code. Popen.wait() with a limit asks again and again, with a sleep of up to
+    0.05 s in between, by a function that the program may have replaced.
+
+    Raises:
+        subprocess.TimeoutExpired: it still runs after ``limit`` seconds.
+    """
+    if limit is None:
+        return process.wait()
+    try:
+        handle = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # the system has no such call, or nobody has to wait for its children
+        return process.wait(limit)
+    try:
+        ended = select.poll()
+        ended.register(handle, select.POLLIN)
+        ended.poll(1000 * limit)
+    finally:
+        os.close(handle)
+    return process.wait(0)
 
 
 class _Compilers:
@@ -187,9 +216,10 @@ def _messages_of(at: int, scratch: str) -> str:
 
 def _started(command: list[str], said: str, scratch: str) -> subprocess.Popen[bytes]:
     """Starts a compiler in a session of its own, so that it can be killed with all its children."""
-    # LC_ALL: messages in a known language, because they are parsed. umask: no other user may read the files.
-    environment = {**os.environ, "LC_ALL": "C", "TMPDIR": scratch}
-    with open(said, "wb") as messages:
+    # LC_ALL: messages in a known language, because they are parsed. PATH: GCC finds its linker in no other way. umask:
+    # no other user may read the files.
+    environment = {**os.environ, "LC_ALL": "C", "PATH": _search_path(), "TMPDIR": scratch}
+    with io.open(said, "wb") as messages:
         try:
             # Messages go to a file: reading a pipe would wait for every process that holds its other end.
             return subprocess.Popen(

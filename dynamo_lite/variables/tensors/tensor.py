@@ -29,16 +29,16 @@ from ..failures import target_name
 from ..numbers.scalars import ScalarVariable, run_with_numbers
 from ..numbers.symbolic_ints import size_variable
 from ..objects.classes import class_attribute_source
-from .attributes import METADATA_ATTRIBUTES, PLAIN_TENSOR_TYPES, VIEW_ATTRIBUTES
+from .attributes import METADATA_ATTRIBUTES, VIEW_ATTRIBUTES
 from .class_arguments import in_graph
 from .grad_fns import GradFnVariable
 from .graph_nodes import fake_of, has_tensor, is_metadata
 from .known_sizes import fits_in_graph, with_known_sizes
 from .learned_elements import known_elements, known_tensor, learn_or_refuse
 from .methods import TensorMethodVariable
-from .parameters import is_added, read_added
+from .parameters import read_added
 from .running_sizes import define_sizes, with_sizes
-from .special_methods import check_special
+from .special_methods import check_special, is_torchs
 from .storage_offsets import check_offset
 from .symbolic_index import select_symbolic, write_symbolic
 from .symbols_of_operators import BINARY, INPLACE, UNARY
@@ -117,25 +117,27 @@ class TensorVariable(VariableTracker):
             made = tx.output.overrides.call(tx, getattr, [self, ConstantVariable(name)], {})
             if made is not None:
                 return made
-        read = _ATTRIBUTES.get(name)
+        descriptor = tx.classes.lookup(self.cls, name)
+        of_torch = is_torchs(self.cls, name, descriptor)
+        read = _ATTRIBUTES.get(name) if of_torch else None
         found = read(self, tx, name) if read is not None else None
         if found is not None:
             return found
-        if name in METADATA_ATTRIBUTES:
+        if of_torch and name in METADATA_ATTRIBUTES:
             return tx.values.from_result(getattr(self.fake, name), f"Tensor.{name}")
-        if name in VIEW_ATTRIBUTES:
+        if of_torch and name in VIEW_ATTRIBUTES:
             return call_in_graph(tx, getattr, [self, ConstantVariable(name)], {})
         own = instance_dict(self.value) if self.value is not None else None
         written = name in tx.output.effects.attributes_of(self) or tx.output.effects.tracker_of(own) is not None
-        descriptor = tx.classes.lookup(self.cls, name)
-        if descriptor is None or written or own is not None and name in own:
+        first = not of_torch and isinstance(descriptor, property)  # it goes before the object's own attributes
+        if descriptor is None or not first and (written or own is not None and name in own):
             found = read_own(tx, self, own, dict_source(self), name)
             if found is not None:
                 return found
         if descriptor is None:
             check_special(tx, self, "__getattr__")
             tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
-        if self.cls not in PLAIN_TENSOR_TYPES and is_added(self.cls, name):
+        if not of_torch:
             return read_added(tx, self, self.cls, name, descriptor)
         if isinstance(descriptor, _GETSETS):
             unsupported("unsupported_attribute", f"Tensor.{name}")
@@ -214,9 +216,8 @@ class TensorVariable(VariableTracker):
             made = tx.output.overrides.call(tx, method_by_name, [self, ConstantVariable(name), *args], kwargs)
             if made is not None:
                 return made
-        added = self.cls not in PLAIN_TENSOR_TYPES and is_added(self.cls, name)
-        method = None if added else tx.classes.lookup(self.cls, name)
-        if method is None:
+        method = tx.classes.lookup(self.cls, name)
+        if method is None or not is_torchs(self.cls, name, method):
             return tx.call(self.getattr(tx, name), args, kwargs)
         decision = row_of(method)
         if decision is None:

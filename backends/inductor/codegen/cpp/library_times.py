@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import math
 import os
-import time
 from collections.abc import Callable, Iterator
 
 import torch
@@ -26,6 +25,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction, Patches, number, volume
 from dynamo_lite.backends.inductor.scheduler.threads import WorkSharing
 from dynamo_lite.backends.inductor.target_info import TargetInfo
+from dynamo_lite.clock import Clock
 
 MARGIN = 1.1
 """Factor by which the library has to be faster, on any processor. Two measurements of the same work differ by as much,
@@ -33,6 +33,7 @@ because of what other processes take from the caches."""
 LARGEST = 1 << 26
 """Largest number of elements of an operand that is allocated for a measurement."""
 _ROUNDS, _SECONDS = 5, 0.02  # least number of rounds of a measurement, and least duration of it
+_MOST_ROUNDS = 100_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -164,11 +165,11 @@ def timed(ours: Callable[[], object], library: Callable[[], object]) -> Times:
     """Calls both in turn and returns the shortest time of each: what else runs on the machine makes some calls slower,
     but none faster."""
     least = [math.inf, math.inf]
-    begun, rounds = time.perf_counter(), 0
-    while rounds < _ROUNDS or time.perf_counter() - begun < _SECONDS:
+    begun, rounds = Clock.now(), 0
+    while rounds < _ROUNDS or Clock.now() - begun < _SECONDS and rounds < _MOST_ROUNDS:
         for at, call in enumerate((ours, library)):
-            start = time.thread_time_ns()
+            start = Clock.of_thread()
             call()
-            least[at] = min(least[at], time.thread_time_ns() - start)
+            least[at] = min(least[at], 1e9 * (Clock.of_thread() - start))
         rounds += 1
     return Times(*(float(f"{n:.2g}") for n in least))
