@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import itertools
+import numbers
 import reprlib
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+
+import torch
 
 from .source import ConstSource, PathKey, Source
 
@@ -47,18 +51,37 @@ def _device_words(device_type: Any, index: Any) -> str:
 
 
 class _Words(reprlib.Repr):
-    """Like ``repr()``, but without calling a ``__repr__`` that the user's program defines: a message runs no user
-    code."""
+    """Like ``repr()``, but without running code that the user's program defines: neither a ``__repr__``, nor methods
+    that a ``__repr__`` of the library calls, on the object or on what it holds."""
+
+    def repr1(self, x: Any, level: int) -> str:
+        # The base class goes by the name of the type alone.
+        return super().repr1(x, level) if type(x).__module__ in _LIBRARY else self.repr_instance(x, level)
 
     def repr_instance(self, x: Any, level: int) -> str:
-        says = type(x).__repr__
-        home = getattr(says, "__module__", None) or ""
-        if not isinstance(says, types.FunctionType) or home.partition(".")[0] in sys.stdlib_module_names:
-            return super().repr_instance(x, level)
+        cls, says = type(x), type(x).__repr__
         if isinstance(x, type):
-            return f"<class {_type_name(x)!r}>"
+            return super().repr_instance(x, level) if says is type.__repr__ else f"<class {_type_name(x)!r}>"
+        if says is object.__repr__ or cls in _FLAT or _is_of_library(cls) and not issubclass(cls, _HOLDERS):
+            return super().repr_instance(x, level)
+        if cls is types.MethodType:
+            return f"<bound method {getattr(x.__func__, '__qualname__', '?')} of a {type(x.__self__).__qualname__}>"
         name = x.__dict__.get("_name_") if isinstance(x, enum.Enum) else None
-        return f"{type(x).__qualname__}.{name}" if name is not None else f"a {type(x).__qualname__}"
+        return f"{cls.__qualname__}.{name}" if name is not None else f"a {cls.__qualname__}"
+
+
+_LIBRARY = ("builtins", "collections", "array")
+_FLAT = (range, bytes, bytearray, torch.Size)
+# Their texts contain those of other objects.
+_HOLDERS = (
+    Iterable, BaseException, slice, functools.partial, functools.partialmethod, types.MethodType, types.SimpleNamespace)
+
+
+def _is_of_library(cls: type) -> bool:
+    """Whether a class and its ``__repr__`` are Python's, or written in C for torch or NumPy."""
+    if isinstance(cls.__repr__, types.FunctionType):
+        return cls.__module__.partition(".")[0] in sys.stdlib_module_names and issubclass(cls, numbers.Number)
+    return cls.__module__.partition(".")[0] in (*sys.stdlib_module_names, "torch", "numpy")
 
 
 # A global container may hold very many objects, so the text is bounded while it is made, not shortened afterwards.

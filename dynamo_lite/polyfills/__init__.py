@@ -109,6 +109,14 @@ def update_ordered(mapping: Any, given: Any, /) -> None:
         _add_pairs(mapping, given)
 
 
+def setdefault_ordered(mapping: Any, key: Any, default: Any, /) -> Any:
+    """OrderedDict.setdefault() in a derived class (Objects/odictobject.c, OrderedDict_setdefault_impl)."""
+    if key in mapping:
+        return mapping[key]
+    mapping[key] = default
+    return default
+
+
 def _add_pairs(mapping: Any, pairs: Iterable[Any]) -> None:
     for pair in pairs:
         values = iter(pair)

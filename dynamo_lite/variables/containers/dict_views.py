@@ -170,6 +170,10 @@ class DictViewVariable(VariableTracker):
 
     def reconstruct(self, cg: Codegen) -> None:
         def make() -> None:
+            if self.owner.holder is not None:
+                # Its class may define a method of this name, which may be the one that is being compiled.
+                cg.call_constant(getattr(self.owner.cls, self.what), lambda: cg.push(self.owner))
+                return
             cg.push(self.owner)
             cg.emit.load_attr(self.what)
             cg.emit.ready_to_call()

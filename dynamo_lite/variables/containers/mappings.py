@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...bytecode.emit import in_order
 from ...guards.source import Source
-from ...polyfills import update_ordered
+from ...polyfills import setdefault_ordered, update_ordered
 from ..base import (
     VariableTracker,
     realized,
@@ -335,7 +335,16 @@ class DictVariable(VariableTracker):
         value = self.lookup(tx, key)
         return value if value is not None else default or ConstantVariable(None)
 
+    def _derived_ordered(self) -> VariableTracker | None:
+        """The object of a class derived from OrderedDict whose entries these are: there, methods that are written in C
+        ask for entries, and store them, by the methods that the class defines."""
+        return self.holder if self.cls is collections.OrderedDict else None
+
     def _setdefault(self, tx: Tracer, key: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
+        derived = self._derived_ordered()
+        if derived is not None:
+            given = [derived, key, default or ConstantVariable(None)]
+            return tx.call(tx.values.library_function(setdefault_ordered), given, {})
         hashed, entry = self._entry(tx, key)
         if entry is None:
             value = default or ConstantVariable(None)
@@ -355,6 +364,8 @@ class DictVariable(VariableTracker):
         return value
 
     def _popitem(self, tx: Tracer, last: VariableTracker | None = None) -> VariableTracker:
+        if last is not None and self.cls is not collections.OrderedDict:
+            unsupported("unsupported_method", f"{self.cls.__name__}.popitem() with an argument")
         if not self.items:
             ordered = self.cls is collections.OrderedDict
             tx.raise_error(KeyError, "dictionary is empty" if ordered else "popitem(): dictionary is empty")
@@ -376,7 +387,7 @@ class DictVariable(VariableTracker):
                 for key, value in given_pairs(tx, other):
                     self.store(tx, key, value)
         for name, value in named.items():
-            self.store(tx, ConstantVariable(name), value)
+            (self._derived_ordered() or self).setitem(tx, ConstantVariable(name), value)
         return ConstantVariable(None)
 
     def _merge(self, tx: Tracer, other: DictVariable) -> None:
@@ -402,12 +413,13 @@ class DictVariable(VariableTracker):
         return ConstantVariable(None)
 
     def _copy(self, tx: Tracer) -> VariableTracker:
-        if self.cls is not collections.OrderedDict or self.holder is None:
+        derived = self._derived_ordered()
+        if derived is None:
             return self.made_of(tx, self)
         # Objects/odictobject.c, odict_copy
-        made = tx.call(tx.values.from_result(self.holder.python_type(), "class"), [], {})
-        for key, value in zip(self.keys(), self.values(tx)):
-            made.setitem(tx, key, value)
+        made = tx.call(tx.values.from_result(derived.python_type(), "class"), [], {})
+        for key in list(self.keys()):
+            made.setitem(tx, key, derived.getitem(tx, key))
         return made
 
     def _keys(self, tx: Tracer) -> VariableTracker:

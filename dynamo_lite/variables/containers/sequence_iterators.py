@@ -5,6 +5,7 @@ exhausted.
 """
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 from ..base import IteratorVariable, VariableTracker
@@ -35,7 +36,8 @@ class SequenceIteratorVariable(IteratorVariable):
 
     def reconstruct(self, cg: Codegen) -> None:
         def make() -> None:
-            cg.call_constant(iter, lambda: cg.push(self.sequence))
+            own = iter if self.sequence.holder is None else own_iterator
+            cg.call_constant(own, lambda: cg.push(self.sequence))
 
         if self.sequence.base_type not in (list, tuple):
             taken = ConstantVariable(min(self.index, len(self.sequence.items)))
@@ -64,10 +66,29 @@ def exhaust(iterator: Any) -> None:
         pass
 
 
+def own_iterator(container: Any) -> Any:
+    """The iterator of a container as the library's class makes it. The container's own class may define ``__iter__``,
+    and that may be what has asked for this iterator. Called by generated code."""
+    for cls in type(container).__mro__:
+        method = cls.__dict__.get("__iter__")
+        if isinstance(method, types.WrapperDescriptorType):
+            return method(container)
+    return iter(container)
+
+
+def own_reversed(container: Any) -> Any:
+    """The same for ``reversed(container)``."""
+    for cls in type(container).__mro__:
+        method = cls.__dict__.get("__reversed__")
+        if isinstance(method, types.MethodDescriptorType):
+            return method(container)
+    return reversed(container)
+
+
 def started_iterator(container: Any, steps: int | None, backwards: bool) -> Any:
     """A new iterator over a container from which `steps` elements have been taken, or all of them for None, so that it
     stays exhausted. Called by generated code."""
-    iterator = reversed(container) if backwards else iter(container)
+    iterator = own_reversed(container) if backwards else own_iterator(container)
     for _ in range(steps) if steps is not None else iterator:
         if steps is not None:
             next(iterator)
@@ -100,4 +121,5 @@ class ReversedVariable(IteratorVariable):
             cg.call_top(lambda: cg.emit.load_const(self.index))
             cg.emit.pop()
 
-        cg.build_new(self, lambda: cg.call_constant(reversed, lambda: cg.push(self.sequence)), position)
+        own = reversed if self.sequence.holder is None else own_reversed
+        cg.build_new(self, lambda: cg.call_constant(own, lambda: cg.push(self.sequence)), position)

@@ -82,13 +82,15 @@ def test_errors_are_those_of_the_long_way(ways):
         out = compiled(x, y)
         out.backward(w, retain_graph=True)
         out.backward(w)
-        with pytest.raises(RuntimeError, match="second time"):
+        with pytest.raises(RuntimeError, match="second time") as raised:
             out.backward(w)
+        assert raised.value.__context__ is None
         out = compiled(x, y)
         with torch.no_grad():
             y.add_(1)
-        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation") as raised:
             out.backward(w)
+        assert raised.value.__context__ is None
     assert ways[-4:] == [True, True, False, False]
 
 

@@ -205,3 +205,24 @@ def test_a_part_without_elements_of_a_dimension_of_one_row(caplog):
         fn(expected, n)
         assert torch.equal(got, expected), (rows, n)
     assert "a fault of dynamo_lite" not in caplog.text
+
+
+def test_a_backward_pass_of_one_run_that_gets_a_size_it_does_not_need():
+    """torch can't differentiate this for sizes that are symbols, so the graph is for one size: that is a number, which
+    the entry of the kernels takes no pointer of."""
+    def fn(x, rows, w):
+        x = x * 2
+        count = int(rows.max()) + 1
+        means = torch.zeros(count, x.shape[1]).index_reduce_(0, rows, x, "mean", include_self=False)
+        return F.linear(means, w), x
+
+    compiled, w = dynamo_lite.compile(fn), torch.randn(2, 4)
+    for n, count in ((4, 1), (5, 2), (5, 3), (5, 2), (6, 4)):
+        x, rows = torch.randn(n, 4), torch.arange(n) % count
+        results = []
+        for run in (compiled, fn):
+            leaves = [x.clone().requires_grad_(), w.clone().requires_grad_()]
+            result = run(leaves[0], rows, leaves[1])[0]
+            result.square().sum().backward()
+            results.append([result, *(leaf.grad for leaf in leaves)])
+        torch.testing.assert_close(*results)

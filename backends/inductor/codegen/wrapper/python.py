@@ -305,7 +305,7 @@ class _Writer:
         formulas = {variable for part in parts for variable in part.places}
         made = self._made_by_entry(calls, arena.names() | formulas)
         used = {self._variable(self._resolve(name)[0]) for call in calls for name in call.args} - formulas
-        whole = start == 0 and end == len(program.steps) and not program.symbols
+        whole = start == 0 and end == len(program.steps) and program.buffers.keys() >= {*program.inputs}
         # The inputs come first and in order, so that a graph that is one run can be called through its entry directly.
         pointers = {v: i for i, v in enumerate(
             v for v in map(self._variable, program.inputs) if whole or v in used)}
