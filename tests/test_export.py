@@ -8,6 +8,7 @@ import operator
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import dynamo_lite
 from dynamo_lite import exc
@@ -142,9 +143,21 @@ def test_a_module_that_is_still_lazy_is_refused(make):
     same(exported(net, torch.ones(2, 3))(x), net(x))
 
 
-class Mode(torch.overrides.TorchFunctionMode):
+class Doubled(torch.overrides.TorchFunctionMode):
     def __torch_function__(self, fn, types, args=(), kwargs=None):
+        result = fn(*args, **(kwargs or {}))
+        return result * 2 if fn is torch.sin else result
+
+
+class Dispatch(TorchDispatchMode):
+    def __torch_dispatch__(self, fn, types, args=(), kwargs=None):
         return fn(*args, **(kwargs or {}))
+
+
+def test_a_function_mode_around_is_in_the_graph():
+    with Doubled():
+        run = exported(lambda x: torch.sin(x) + 1, torch.ones(2))
+    same(run(torch.ones(2)), torch.ones(2).sin() * 2 + 1)
 
 
 def test_what_runs_in_plain_python_is_refused():
@@ -152,7 +165,7 @@ def test_what_runs_in_plain_python_is_refused():
     def f(x):
         return x.sum().item()
 
-    with Mode(), pytest.raises(exc.Unsupported, match="runs under a torch function"):
+    with Dispatch(), pytest.raises(exc.Unsupported, match="runs under a torch dispatch"):
         dynamo_lite.export(f)(torch.ones(2))
 
     def within(x):

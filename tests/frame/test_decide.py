@@ -5,6 +5,7 @@ import types
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import dynamo_lite
 from dynamo_lite import _eval_frame, config, log
@@ -50,10 +51,18 @@ def test_modes_of_torch_are_for_this_call_only():
     class Mode(torch.overrides.TorchFunctionMode):
         pass
 
+    class Dispatch(TorchDispatchMode):
+        pass
+
     x = torch.ones(2)
-    with Mode():
+    with Dispatch():
         found = decision(f, x, 1)
-    assert found.answer is _eval_frame.RUN_ORIGINAL and "mode" in found.reason
+    assert found.answer is _eval_frame.RUN_ORIGINAL and "dispatch mode" in found.reason
+    with Mode():
+        assert decision(f, x, 1) is TRACE, "the trace asks function modes"
+        with torch.device("cpu"):
+            found = decision(f, x, 1)
+    assert found.answer is _eval_frame.RUN_ORIGINAL and "default device" in found.reason
     assert decision(f, torch.ones(2), 1) is TRACE
 
 
