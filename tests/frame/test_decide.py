@@ -49,7 +49,8 @@ def test_code_that_asks_the_interpreter():
 
 def test_modes_of_torch_are_for_this_call_only():
     class Mode(torch.overrides.TorchFunctionMode):
-        pass
+        def __torch_function__(self, fn, types, args=(), kwargs=None):
+            return fn(*args, **(kwargs or {}))
 
     class Dispatch(TorchDispatchMode):
         def __torch_dispatch__(self, fn, types, args=(), kwargs=None):
