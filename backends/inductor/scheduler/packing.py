@@ -43,8 +43,8 @@ def packing_left(contraction: Contraction, info: TargetInfo) -> tuple[float, flo
     """The cost of packing an element of the left operand, and the time that it saves in each product of the element;
     both in products."""
     costs = info.costs
-    small = number(volume(contraction.rows)) * number(contraction.depth) * 4 <= info.near_result
-    near = small and not contraction.left.far
+    # A smaller operand that is far is prefetched in time while other rows' products are computed.
+    near = number(volume(contraction.rows)) * number(contraction.depth) * 4 <= info.near_result
     if contraction.left.depth_is_contiguous:
         return costs.near_left_columns if near else costs.left_columns, saved_left(contraction, info)
     return costs.near_left_lines if near else costs.left_lines, costs.strided_left

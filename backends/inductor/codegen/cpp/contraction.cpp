@@ -68,7 +68,7 @@ static void decide(Contraction& c) {
     const bool windows = c.windows.channels > 0;
     if (!windows) {
         const bool streamed = c.left.depth == 1;
-        const bool close = !c.left_is_far && c.rows * c.depth * 4 <= c.far_left / 4;
+        const bool close = c.rows * c.depth * 4 <= c.far_left / 4;  // or prefetched in time
         const double columns_cost = close ? c.costs.near_left_columns : c.costs.left_columns, lines_cost = close ? c.costs.near_left_lines : c.costs.left_lines;
         const double cost = streamed ? columns_cost : lines_cost, saved = streamed ? c.costs.streamed_left : c.costs.strided_left;
         const i64 group = group_of(c, cost, saved), columns = group * panel;
