@@ -140,6 +140,7 @@ struct PackedProduct {
         float *right, *sums, *left;
         i64 kept;
         const i32* steps = nullptr;
+        bool far = false;  // whether the left operand's rows are read for the first time, from beyond the L2 cache, and are to be prefetched
     };
     Room room_of(int thread) const {
         float* const right = c.workspace + thread * c.slot;
@@ -196,7 +197,7 @@ struct PackedProduct {
             const bool below = done + now >= depth;
             const i64 r = below ? r1 : r0, k_next = below ? k : at + now;
             // Rows that are in the L2 cache are not prefetched: that takes a tenth of the time of few columns.
-            const i64 many = c.left_is_far || (double)c.rows * c.depth * 4 >= c.far_left ? least(block, stop - r) : 0;
+            const i64 many = room.far || (double)c.rows * c.depth * 4 >= c.far_left ? least(block, stop - r) : 0;
             NextRows<2> next(c, left, r, many, k_next, least(c.chunk, k + depth - k_next), (end - p) * units(rows, ROWS));
             for (i64 q = p, beyond; q < end; q = beyond) {
                 beyond = least(q + side, end);
@@ -226,10 +227,12 @@ struct PackedProduct {
     }
     // Computes rows [r0, r1) of panels [p, last).
     void compute(i64 p, i64 last, i64 r0, i64 r1, int thread) const {
-        const Room room = room_of(thread);
-        const i64 many = piece < c.depth ? room.kept : c.rows;
+        Room room = room_of(thread);
+        const i64 many = piece < c.depth ? room.kept : c.rows, start = p;
         for (i64 end; p < last; p = end) {
             end = least(least(last, p + c.group), (p / across + 1) * across);
+            // Where results are prefetched as well, these prefetches are what a core can wait for.
+            room.far = c.left_is_far && p == start && !c.touched[0];
             for (i64 begin = r0; begin < r1; begin += many)
                 for (i64 k = 0; k < c.depth; k += piece) {
                     const i64 depth = least(piece, c.depth - k), stop = least(begin + many, r1);
