@@ -28,7 +28,6 @@ from dynamo_lite.runtime import array_operator, sized_operators
 LARGEST_TENSOR = 1 << 16  # bytes
 _SHORT = 80  # longest string, in characters, that is written in the JSON
 _NAMESPACES = ("aten", "prims", sized_operators.NAMESPACE)
-
 _OTHERS = {
     chunked_loss.NAME: chunked_loss.operator, recurrent.FORWARD: lambda: recurrent.operators()[0],
     recurrent.BACKWARD: lambda: recurrent.operators()[1], array_operator.NAME: array_operator.array_call}

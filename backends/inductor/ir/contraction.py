@@ -80,7 +80,6 @@ class Patches:
         kernel, stride, padding, dilation: each as (vertical, horizontal).
         each: for a depthwise convolution, the number of consecutive rows of the result that share one input channel;
             the first ``each`` rows read the first channel, and ``channels`` is 1. 0: every row reads all channels.
-        far: as for a ``Matrix``.
     """
 
     buffer: str
@@ -96,7 +95,6 @@ class Patches:
     padding: tuple[int, int]
     dilation: tuple[int, int]
     each: int = 0
-    far: bool = False
 
     @property
     def sizes(self) -> tuple[ix.Index, ...]:

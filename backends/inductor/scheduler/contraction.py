@@ -15,7 +15,7 @@ import torch
 
 from dynamo_lite import log
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.contraction import Contraction, Patches, volume
+from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches, volume
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Builder, walk
 from dynamo_lite.backends.inductor.ir.substitution import substitute
@@ -112,11 +112,13 @@ def tiles_of_vectors(
 
 
 def _placed(contraction: Contraction, distances: tuple[int, int], info: TargetInfo) -> Contraction:
-    """The contraction with the knowledge which operands have left the core's own cache since they were used last.
+    """The contraction with the knowledge which matrices have left the core's own cache since they were used last.
 
     Args:
         distances: bytes of the operands with their reuse distances.
     """
-    left, right = (d > info.own_cache for d in distances)
-    return dataclasses.replace(contraction, left=dataclasses.replace(contraction.left, far=left),
-                               right=dataclasses.replace(contraction.right, far=right))
+    left, right = contraction.left, contraction.right
+    far_left, far_right = (d > info.own_cache for d in distances)
+    if isinstance(right, Matrix):
+        right = dataclasses.replace(right, far=far_right)
+    return dataclasses.replace(contraction, left=dataclasses.replace(left, far=far_left), right=right)

@@ -1,4 +1,5 @@
-"""``NextRows`` of ``panels.h``: which cache lines of the left operand are prefetched, and when."""
+"""``NextRows`` of ``panels.h``: which cache lines of the left operand are prefetched, and when; and which products of
+``packed.h`` do so."""
 import ctypes
 
 import pytest
@@ -8,8 +9,8 @@ from dynamo_lite.backends.inductor.codegen.cpp.libraries import HEADERS, library
 
 # A build of the headers in which a prefetch notes the address.
 _NOTED = """
-static long long noted[1 << 16], count;
-#define __builtin_prefetch(p, ...) (void)(noted[count++ % (1 << 16)] = (long long)(p))
+static long long noted[1 << 16], notes;
+#define __builtin_prefetch(p, ...) (void)(noted[notes++ % (1 << 16)] = (long long)(p))
 """
 _ENTRY = """
 extern "C" __attribute__((visibility("default"))) long long shares(
@@ -18,10 +19,10 @@ extern "C" __attribute__((visibility("default"))) long long shares(
     Contraction c{};
     c.left.line = line, c.left.depth = taps ? 0 : 1, c.taps = taps, c.windows.channels = channels;
     NextRows<2> next(c, left, r0, rows, k, depth, tiles);
-    count = 0;
-    for (i64 t = 0; t < tiles; ++t) next.fetch(), ends[t] = count;
-    for (i64 i = 0; i < count; ++i) to[i] = (noted[i] - (long long)left) / (i64)sizeof(float);
-    return count;
+    notes = 0;
+    for (i64 t = 0; t < tiles; ++t) next.fetch(), ends[t] = notes;
+    for (i64 i = 0; i < notes; ++i) to[i] = (noted[i] - (long long)left) / (i64)sizeof(float);
+    return notes;
 }
 """
 
@@ -63,3 +64,39 @@ def test_channels_last_filters_are_contiguous_within_each_tap(shares):
 @pytest.mark.parametrize("rows", [0, -3])
 def test_no_rows_are_left(shares, rows):
     assert shares(768, 0, 0, 96, rows, 0, 256, 8)[0] == []
+
+
+_PRODUCT = """
+static void nothing(const void*, i64, i64, i64, i64, i64, const float*, i64) {}
+extern "C" __attribute__((visibility("default"))) long long fetched_lines(
+    const float* left, const float* right, float* room, i64 rows, i64 columns, i64 depth, i64 group, i64 is_far,
+    i64 results_too) {
+    Contraction c{{1, 1, 1}, rows, columns, depth};
+    c.left = {left, depth, 1}, c.right = {right, 1, columns}, c.workspace = room, c.far_left = (i64)1 << 40;
+    c.group = group, c.chunk = depth, c.piece = depth, c.left_is_far = is_far;
+    if (results_too) c.touched[0] = room, c.touched_line = 0;
+    const i64 across = (columns + panel - 1) / panel;
+    const PackedProduct packs{c, nothing, nullptr, across, depth, {columns, columns}, columns};
+    notes = 0;
+    packs.compute(0, across, 0, rows, 0);
+    long long found = 0;
+    for (i64 i = 0; i < notes; ++i)
+        found += noted[i] >= (long long)left && noted[i] < (long long)(left + rows * depth);
+    return found;
+}
+"""
+
+
+@pytest.mark.parametrize("group, is_far, results_too, blocks", [
+    (4, True, False, 2), (1, True, False, 2), (4, False, False, 0), (4, True, True, 0)])
+def test_far_rows_are_prefetched_once_and_not_beside_results(group, is_far, results_too, blocks):
+    """The rows of each block but the first, while the products of the one before are computed."""
+    files = (*HEADERS, "tiles.h", "panels.h", "packed.h")
+    before, after = files[:len(HEADERS)], files[len(HEADERS):]
+    source = _NOTED + "".join(map(text, before)) + library_header("scalar") + "".join(map(text, after)) + _PRODUCT
+    entry = ctypes.CDLL(str(codecache.shared_library(source))).fetched_lines
+    entry.restype = ctypes.c_longlong
+    block, rows, columns, depth = 48, 144, 32, 64
+    left, right, room = ((ctypes.c_float * n)() for n in (rows * depth + 64, depth * columns + 64, 1 << 16))
+    numbers = map(ctypes.c_int64, (rows, columns, depth, group, is_far, results_too))
+    assert entry(left, right, room, *numbers) == blocks * block * depth // 16

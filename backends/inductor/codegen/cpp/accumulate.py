@@ -1,8 +1,9 @@
 """Writes the accumulators of a reduction in C++: the initial value, the update, the combination of partial results.
 
-An accumulator has one copy or four, so that additions need not wait for each other. Each copy is a scalar or a vector.
-The lanes of a vector are combined at the end (a reduction along the vector loop) or are separate results (a reduction
-along serial loops). Long sums are cascades of short sums, as in eager, so that rounding errors do not accumulate.
+An accumulator has one copy or ``COPIES``, so that additions need not wait for each other. Each copy is a scalar or a
+vector. The lanes of a vector are combined at the end (a reduction along the vector loop) or are separate results (a
+reduction along serial loops). Long sums are cascades of short sums, as in eager, so that rounding errors do not
+accumulate.
 
 Invariant: an inactive lane changes no accumulator.
 """
@@ -19,6 +20,8 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, positions_ascend
 
+# Copies of an accumulator whose body is light.
+COPIES = 4
 # Position that stands for no element, for each type of positions.
 _NOWHERE = {"i64": "0x7fffffffffffffffl", "i32": "0x7fffffff"}
 

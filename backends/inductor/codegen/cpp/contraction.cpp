@@ -7,7 +7,8 @@ static bool is_direct(const Contraction& c) {
     const i64 beyond = c.columns % widest_lanes, few_rows = ROWS;
     const bool alone = beyond && beyond <= few && c.left.depth == 1 && c.depth >= 4 * widest_lanes;
     if (c.right.line != 1 || (beyond && !alone) || c.depth * c.right.depth >= (i64)1 << 31) return false;
-    const i64 step = c.right.depth, odd = step & -step, apart = odd && odd < CL ? CL - odd : 0;  // CL times the share of lines that begin within a vector
+    // Lines begin at multiples of `unit` elements in a vector, CL / unit of them in turn, all but one of which within it.
+    const i64 unit = c.right.depth & -c.right.depth, apart = unit && unit < CL ? CL - unit : 0;
     if (c.rows * c.costs.placed_right * apart > c.costs.pack_lines * CL) return false;
     // Columns that are read only once need not stay in a cache.
     if (c.rows <= few_rows) return true;
@@ -46,7 +47,7 @@ static i64 piece_of(const Contraction& c, bool together) {
 // The time that is saved in each product if the right operand is packed for many columns at a time, and so prefetched (fetching_gain).
 static double fetching_gain(const Contraction& c) {
     const bool lines = c.right.line == 1;
-    if (!c.right_is_far && c.columns * c.depth * 4 <= c.far_left / 2 || !lines && c.right.depth != 1) return 0;
+    if (!c.right_comes_from_far() || !lines && c.right.depth != 1) return 0;
     const double gain = lines ? c.costs.pack_far_lines - c.costs.pack_lines : c.costs.pack_far_columns - c.costs.pack_columns;
     return gain > 0 ? gain / c.rows : 0;
 }

@@ -45,7 +45,9 @@ struct Contraction {
         double packing_share;
     } costs;
     i64 far_left;       // bytes of a left operand from which on it comes from beyond the L2 cache
-    bool left_is_far, right_is_far;  // whether operands do in any case, as the graph touches so much else in between
+    // Whether operands that are small enough to stay in that cache come from beyond it nevertheless, as the graph touches so much else in between.
+    bool left_is_far, right_is_far;
+    bool right_comes_from_far() const { return right_is_far || (double)columns * depth * 4 > far_left / 2; }
     i64 work;           // number of products
     Seen* seen;         // times of this call site with one thread and with several (threads.h)
     Pause* pause;       // the same for the process

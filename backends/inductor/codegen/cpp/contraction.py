@@ -59,7 +59,8 @@ class ContractionKernel(CppKernel):
         self.line(f"Contraction c{{{{{_list(_filled([v.size for v in c.batch], 1))}}}, {sizes_}}};")
         left, right = c.left, c.right
         self.line(f"c.left = {self._matrix(left.buffer, left.offset, left.line, left.depth, left.batch)};")
-        self.line(f"c.left_is_far = {_bool(left.far)}, c.right_is_far = {_bool(right.far)};")
+        far = isinstance(right, Matrix) and right.far
+        self.line(f"c.left_is_far = {_bool(left.far)}, c.right_is_far = {_bool(far)};")
         if left.taps:
             self.line(f"c.taps = {left.taps};")
         if isinstance(right, Matrix):

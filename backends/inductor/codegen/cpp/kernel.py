@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 from typing import TypeGuard
 
-from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator, are_positions_short
+from dynamo_lite.backends.inductor.codegen.cpp.accumulate import COPIES, Accumulator, are_positions_short
 from dynamo_lite.backends.inductor.codegen.cpp.body import Emitted
 from dynamo_lite.backends.inductor.codegen.cpp.column_sums import ColumnSums, shares_rows, sums_columns
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, VALUE, index_text
@@ -426,7 +426,7 @@ class CppKernel(ScanBody, ColumnSums, RowsAtOnce):
 
     def _accumulators(self, stage: Stage, along: bool) -> list[Accumulator]:
         statements = [s for s in stage.statements if isinstance(s, Accumulate)]
-        copies = 4 if along and statements and self._is_light(stage) else 1
+        copies = COPIES if along and statements and self._is_light(stage) else 1
         volume = ix.product(v.size for v in stage.inner)
         limit = self._chunk(along, copies)
         long = not isinstance(volume, int) or volume > limit
@@ -555,7 +555,7 @@ class CppKernel(ScanBody, ColumnSums, RowsAtOnce):
         before = self.scope()
         slot = copy or "0"
         once = "_once" if self._cost(stage) >= MIN_LONG_COST else ""
-        if along and accumulators and accumulators[0].copies == 4 and copy is None:
+        if along and accumulators and accumulators[0].copies == COPIES and copy is None:
             self.open_lanes(f"for_lanes4<L>({begin}, {end}", f"const i64 {name}, auto m, auto k")
             slot = "k.n"
         elif along and not accumulators and self._is_heavy(stage, v):

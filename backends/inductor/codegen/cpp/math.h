@@ -38,9 +38,21 @@ template <int L> INLINE vec<float, L> fast_exp(vec<float, L> x) {
 }
 
 #if defined(__AVX512F__)
+// The polynomial of the part that each lane's `place` is nearest to, an integer from 0 to 31, at the distance from it. parts[k] has the coefficients of power
+// k; one instruction selects a coefficient for each lane, as two registers hold those of all parts.
+INLINE vec<float, 16> polynomial_by_parts(const float (&parts)[6][32], vec<float, 16> place) {
+    constexpr int L = 16;
+    const vec<float, L> far = F(0x1.8p+23f);  // adding it rounds to an integer, which is in the last bits of the sum
+    const vec<float, L> n = place + far, d = place - (n - far);
+    const vec<i32, L> part = bits<vec<i32, L>>(n);
+    const auto coefficient = [&](int k) __attribute__((always_inline)) { return __builtin_shuffle(load<L>(parts[k], full()), load<L>(parts[k] + L, full()), part); };
+    vec<float, L> e = coefficient(5);
+#pragma GCC unroll 5
+    for (int k = 4; k >= 0; --k) e = fma_(e, d, coefficient(k));
+    return e;
+}
 // tanh(t) / t in the first 3 of 32 parts of [0, 9.14), 1 - tanh(t) in the others: for each part a polynomial of the distance from its middle, in units of a
-// part's width, interpolated at Chebyshev nodes in double. tanh_parts[k] has the coefficients of power k. One instruction selects a coefficient for each lane,
-// as two registers hold those of all parts. Without an exponential and a division this takes 0.6 of the time.
+// part's width, interpolated at Chebyshev nodes in double. Without an exponential and a division this takes 0.6 of the time.
 alignas(64) static const float tanh_parts[6][32] = {
     {0x1.fc8b92p-1f, 0x1.e2cbf8p-1f, 0x1.b7a78cp-1f, 0x1.e84152p-3f, 0x1.22d0eap-3f, 0x1.52eed6p-4f, 0x1.85d2d6p-5f, 0x1.bce37p-6f, 0x1.f975d4p-7f,
      0x1.1e6772p-7f, 0x1.441778p-8f, 0x1.6e6f6ep-9f, 0x1.9e1e04p-10f, 0x1.d3e14p-11f, 0x1.084586p-11f, 0x1.2a82bap-12f, 0x1.512b6ep-13f, 0x1.7cd32ep-14f,
@@ -70,13 +82,7 @@ alignas(64) static const float tanh_parts[6][32] = {
 // 1.41 ulp.
 INLINE vec<float, 16> tanh_by_parts(vec<float, 16> x) {
     constexpr int L = 16;
-    const vec<float, L> far = F(0x1.8p+23f);  // adding it rounds to an integer, which is in the last bits of the sum
-    const vec<float, L> t = lesser(F(9.1f), abs_(x)), u = fma_(t, F(3.5f), F(-0.5f)), n = u + far, d = u - (n - far);
-    const vec<i32, L> part = bits<vec<i32, L>>(n);
-    const auto coefficient = [&](int k) __attribute__((always_inline)) { return __builtin_shuffle(load<L>(tanh_parts[k], full()), load<L>(tanh_parts[k] + L, full()), part); };
-    vec<float, L> e = coefficient(5);
-#pragma GCC unroll 5
-    for (int k = 4; k >= 0; --k) e = fma_(e, d, coefficient(k));
+    const vec<float, L> t = lesser(F(9.1f), abs_(x)), e = polynomial_by_parts(tanh_parts, fma_(t, F(3.5f), F(-0.5f)));
     const auto low = t < F(3 / 3.5f);
     return copysign_(fma_(low ? t : F(-1.0f), e, low ? F(0.0f) : F(1.0f)), x);
 }
@@ -119,7 +125,7 @@ template <int L> INLINE vec<float, L> fast_erf(vec<float, L> x) {
 
 #if defined(__AVX512F__)
 // erfc in 32 parts of [0, 5): for each part a polynomial of the distance from its middle, in units of a part's width, interpolated at Chebyshev nodes in
-// double. erfc_parts[k] has the coefficients of power k. One instruction selects a coefficient for each lane, as two registers hold those of all parts.
+// double.
 alignas(64) static const float erfc_parts[6][32] = {
     {0x1.d2f4dcp-1f, 0x1.7b0894p-1f, 0x1.294bb4p-1f, 0x1.c1d46ap-2f, 0x1.47b96ep-2f, 0x1.cb3c86p-3f, 0x1.351262p-3f, 0x1.8f34eap-4f, 0x1.ee5c18p-5f,
      0x1.254038p-5f, 0x1.4d17cap-6f, 0x1.6a088p-7f, 0x1.785674p-8f, 0x1.75ffb4p-9f, 0x1.6331ccp-10f, 0x1.424644p-11f, 0x1.17457ap-12f, 0x1.ce283ep-14f,
@@ -149,13 +155,7 @@ alignas(64) static const float erfc_parts[6][32] = {
 // 1 + erf(x) by these polynomials. Largest error: 1e-7 times the larger of the result and 0.1.
 INLINE vec<float, 16> erf_plus_one_by_parts(vec<float, 16> x) {
     constexpr int L = 16;
-    const vec<float, L> far = F(0x1.8p+23f);  // adding it rounds to an integer, which is in the last bits of the sum
-    const vec<float, L> t = lesser(F(31.49f), fma_(abs_(x), F(6.4f), F(-0.5f))), n = t + far, d = t - (n - far);
-    const vec<i32, L> part = bits<vec<i32, L>>(n);
-    const auto coefficient = [&](int k) __attribute__((always_inline)) { return __builtin_shuffle(load<L>(erfc_parts[k], full()), load<L>(erfc_parts[k] + L, full()), part); };
-    vec<float, L> e = coefficient(5);
-#pragma GCC unroll 5
-    for (int k = 4; k >= 0; --k) e = fma_(e, d, coefficient(k));
+    const vec<float, L> e = polynomial_by_parts(erfc_parts, lesser(F(31.49f), fma_(abs_(x), F(6.4f), F(-0.5f))));
     const vec<float, L> low = x > F(-5.0f) ? e : vec<float, L>{};  // exactly 0, as gelu multiplies it by a large x
     return x < F(0.0f) ? low : F(2.0f) - e;
 }

@@ -41,21 +41,28 @@ template <int L> static void pack_windows(const Windows& w, const float* image, 
         }
     }
 }
+// Windows [begin, end) of a panel that stand in one line; the pixel that the first tap of the first of them sees, which may be padding.
+struct Run {
+    i64 y, x;
+    int begin, end;
+};
+// Lists the runs of `columns` windows from number `first` on. Returns their number.
+static int runs_of(const Windows& w, i64 first, int columns, Run* runs) {
+    int count = 0;
+    for (int c = 0; c < columns; c = runs[count++].end) {
+        const i64 y = (first + c) / w.out_width, x = (first + c) % w.out_width;
+        runs[count] = {y * w.stride_h - w.pad_h, x * w.stride_w - w.pad_w, c, (int)least(c + w.out_width - x, columns)};
+    }
+    return count;
+}
 // Whether windows are packed by pack_shifted (_is_shifted in scheduler/threads.py).
 static bool is_shifted(const Windows& w) { return w.stride_w == 1 && (w.pad_h || w.pad_w || w.dilation_w > 1 || w.out_width > w.kernel_w); }
 // The same for windows that are neighbors in the image (a horizontal stride of 1), with padding: what a tap sees for windows of one line is contiguous, so
 // that their lines are copied one behind the other. A whole vector reaches into the next line's windows, which are stored later; behind the panel there is
 // slack.
 static void pack_shifted(const Windows& w, const float* image, i64 first, i64 k, i64 depth, int columns, float* to) {
-    struct Run {
-        i64 y, x;
-        int begin, end;
-    } runs[panel];
-    int count = 0;
-    for (int c = 0; c < columns; c = runs[count++].end) {
-        const i64 y = (first + c) / w.out_width, x = (first + c) % w.out_width;
-        runs[count] = {y * w.stride_h - w.pad_h, x - w.pad_w, c, (int)least(c + w.out_width - x, columns)};
-    }
+    Run runs[panel];
+    const int count = runs_of(w, first, columns, runs);
     i64 kw = k % w.kernel_w, kh = k / w.kernel_w % w.kernel_h;
     const float* channel = image + k / (w.kernel_w * w.kernel_h) * w.height * w.width;
     for (i64 end = k + depth; k < end; ++k, to += panel) {
@@ -80,20 +87,13 @@ static void pack_halved(const Windows& w, const float* image, i64 first, i64 k, 
     alignas(64) float lines[many * pitch];
     const i64 channel = w.height * w.width;
     const float* const last = image + w.channels * channel - (2 * CL - 1);  // the last position from which whole vectors can be loaded
-    struct Run {
-        i64 from;
-        int begin, end;
-    } runs[wide];
-    int count = 0;
-    for (int c = 0; c < columns; c = runs[count++].end) {
-        const i64 y = (first + c) / w.out_width, x = (first + c) % w.out_width;
-        runs[count] = {y * w.stride_h * w.width + 2 * x, c, (int)least(c + w.out_width - x, columns)};
-    }
+    Run runs[wide];
+    const int count = runs_of(w, first, columns, runs);
     for (const i64 end = k + depth; k < end; k += many, to += many * panel) {
         const int some = (int)least(many, end - k);
         for (int n = 0; n < some; ++n)
             for (int i = 0; i < count; ++i) {
-                const float* p = image + (k + n) * channel + runs[i].from;
+                const float* p = image + (k + n) * channel + runs[i].y * w.width + runs[i].x;
                 for (int c = runs[i].begin; c < runs[i].end; c += CL, p += 2 * CL) {
                     const float* const next = p + many * channel;
                     for (int x = 0; x < 2 * CL; x += fetched) __builtin_prefetch(next + x);
@@ -220,7 +220,7 @@ struct PackedProduct {
     Stream next_piece(i64 p, i64 end, i64 k, i64 last, double times) const {
         const bool lines = c.right.line == 1, none = c.windows.channels > 0 || !(lines || c.right.depth == 1);
         if (k == 0) p = end, end = least(least(last, p + c.group), (p / across + 1) * across);
-        if (none || p >= end || !c.right_is_far && (double)c.columns * c.depth * 4 <= c.far_left / 2) return {nullptr, 0, 0, 0, 0};
+        if (none || p >= end || !c.right_comes_from_far()) return {nullptr, 0, 0, 0, 0};
         const i64 first = p % across * panel, columns = least((end - p) * panel, c.columns - first), depth = least(piece, c.depth - k);
         const i64 length = lines ? columns : depth, rows = lines ? depth : columns, each = (i64)(rows * units(length, fetched) / times) + 1;
         return {c.right.p + at_batch(c, c.right, p / across) + first * c.right.line + k * c.right.depth, length, lines ? c.right.depth : c.right.line, rows, each};

@@ -12,15 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator
+from dynamo_lite.backends.inductor.codegen.cpp.accumulate import COPIES, Accumulator
 from dynamo_lite.backends.inductor.codegen.cpp.body import Body, Emitted
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Store
 from dynamo_lite.backends.inductor.target_info import TargetInfo
-
-# Copies of an accumulator of a light body (``accumulate.py``).
-COPIES = 4
 
 
 def rows_at_once(kernel: Kernel, light: bool, lanes: int, info: TargetInfo) -> int:
